@@ -118,6 +118,17 @@ def need_tool() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
+def need_file() -> Callable[[str], None]:
+    """need_file(path): skips or fails as `need_tool` where there is no such file."""
+
+    def find(path: str) -> None:
+        if not Path(path).exists():
+            missing(path)
+
+    return find
+
+
+@pytest.fixture(scope="session")
 def need_package() -> Callable[..., None]:
     """need_package(name, ...): skips or fails as `need_tool` where one of these Python packages is not installed."""
 

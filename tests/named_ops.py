@@ -12,7 +12,6 @@ NAMED: dict[str, tuple[int, str]] = {
     "frontend/expand/quantized.py": (3, "writes integers of ports as ops"),
     "frontend/importer.py": (3, "builds reshape and transpose"),
     "frontend/expand/indices.py": (2, "reductions of ScatterND"),
-    "frontend/node.py": (1, "an attribute of ONNX"),
     "passes/memory/bands.py": (2, "builds slice and concat"),
     "passes/memory/separate_pools.py": (1, "is about one op"),
     "passes/quantize/channel_groups.py": (3, "products have one factor of two; tables have one for all channels"),

@@ -1,6 +1,6 @@
 """Who may import whom. A new module or folder needs a row here, and a row is a decision.
 
-Imports under TYPE_CHECKING count only where they would make a part know another that it must not even name.
+Imports under TYPE_CHECKING count like any other.
 """
 
 from __future__ import annotations
@@ -130,8 +130,6 @@ PARTS: dict[str, set[str]] = {
     "__main__": {"cli", "errors"},
     "__init__": {"api", "errors", "runtime"},
 }
-# Named in signatures only.
-TYPES_ONLY: dict[str, set[str]] = {"ops": {"frontend"}}
 
 # What comes from outside, besides numpy and the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
@@ -164,24 +162,18 @@ def _part(names: Sequence[str]) -> str:
     return whole if whole in PARTS else names[0]
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool, int]]:
-    """(absolute module, only for types, line) of every import statement, wherever it stands."""
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """(absolute module, line) of every import statement, wherever it stands."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for_types = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, id(node) in for_types, node.lineno
+                yield alias.name, node.lineno
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             for alias in node.names:
                 module = f"{node.module}.{alias.name}" if node.module == "nmpconv" else node.module
-                yield str(module), id(node) in for_types, node.lineno
+                yield str(module), node.lineno
 
 
 def test_every_part_has_a_row() -> None:
@@ -198,7 +190,7 @@ def test_package_imports(part: str) -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         if part_of(path) != part:
             continue
-        for module, for_types, line in imports(path):
+        for module, line in imports(path):
             top, *rest = module.split(".")
             if top != "nmpconv":
                 used.add(top)
@@ -207,7 +199,6 @@ def test_package_imports(part: str) -> None:
                 target = _part(rest) if rest else ""
                 used.add(target)
                 allowed = target in {part, "", "__version__"} | PARTS[part]
-                allowed |= for_types and target in TYPES_ONLY.get(part, set())
                 allowed |= part in ("runtime", "calib") and target == "_nmp"
             if not allowed:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {part} may not import {module}")

@@ -35,6 +35,7 @@ navigation = NAVIGATION = {
             "docs/python",
             "docs/reports",
             "docs/firmware",
+            "docs/signing",
             "interpreter/firmware/PORTING",
             "packaging/README",
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -21,8 +21,47 @@ class Once(Generic[T]):
             self._made = self._made or [self._make()]
             return self._made[0]
 
+    def made(self) -> list[T]:
+        """The result alone, or nothing where it is not there now."""
+        return list(self._made)
+
     def let_go(self) -> None:
         self._made = []
+
+
+class Memo:
+    """Results by kind and key, each made once while other threads wait for it, until it is dropped.
+
+    What one thread makes may ask for other results. A pickled copy is empty.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, Hashable], Once[Any]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Memo, ()
+
+    def __call__(self, kind: str, key: Hashable, make: Callable[[], T]) -> T:
+        """The result, made by `make` where there is none. Nothing is kept where that raises."""
+        once = self._made.setdefault((kind, key), Once(make))
+        try:
+            return once()
+        except BaseException:
+            self._made.pop((kind, key), None)
+            raise
+
+    def find(self, kind: str, key: Hashable) -> Any | None:
+        """The result, or None where none is made yet."""
+        once = self._made.get((kind, key))
+        return next(iter(once.made()), None) if once else None
+
+    def of(self, kind: str) -> list[tuple[Any, Any]]:
+        """(key, result) of all results of a kind, oldest first."""
+        return [(key, made) for (of, key), once in list(self._made.items()) if of == kind for made in once.made()]
+
+    def keep(self, kind: str, wanted: Callable[[Any], bool]) -> None:
+        """Drops the results of a kind whose keys are not wanted."""
+        self._made = {key: once for key, once in self._made.items() if key[0] != kind or wanted(key[1])}
 
 
 class Is(NamedTuple):

@@ -14,8 +14,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.ops.interpolation import ROUNDS, is_nearly_tied
+from nmpconv.ops.onnx_node import OnnxNode
 from nmpconv.ops.resize import axis_places, nearest_indices
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from nmpconv.base.memo import Is, Once
+from nmpconv.base.memo import Is, Memo, Once
 from nmpconv.base.sqnr import head
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib import parity
@@ -83,35 +82,6 @@ class Recipe:
         return f"equalize {self.equalize}, {rounding} rounding{'' if self.zero_points else ', no zero points'}"
 
 
-class _Kept:
-    """Cache shared by the quantizers of one model; not pickled.
-
-    Keys begin with equalization and zero points. integers: of prepared. guard: what the float graph makes of its
-    images. inputs, rows, heads: of images, by the float graph. carried: see `Fitter._carried`.
-    """
-
-    def __init__(self) -> None:
-        self.equalized: dict[Any, Equalized] = {}
-        self.prepared: dict[Any, Prepared] = {}
-        self.integers: dict[tuple[Is, bool, Is], Graph] = {}
-        self.guard: Known | None = None
-        self.inputs: dict[tuple[Is, ...], Once[Evidence]] = {}
-        self.rows: dict[tuple[Is, ...], Mapping[str, Rows]] = {}
-        self.heads: dict[tuple[Is, ...], Once[dict[str, np.ndarray]]] = {}
-        self.lock = Lock()
-        self.carried: dict[tuple[frozenset[str], tuple[Is, ...]], Mapping[str, TensorStats]] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Kept, ()
-
-    def only(self, recipe: Recipe) -> None:
-        begin = (recipe.equalize, recipe.zero_points)
-        self.equalized = {key: made for key, made in self.equalized.items() if key[:2] == begin}
-        self.prepared = {key: made for key, made in self.prepared.items() if key[:2] == begin}
-        left = {Is(made) for made in self.prepared.values()}
-        self.integers = {key: m for key, m in self.integers.items() if key[0] in left and key[1] == recipe.gptq}
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A float graph (equalized or not), the same with grids for its activations, and what it did on the images.
@@ -155,7 +125,7 @@ class Fitter:
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
         self._method, self._rounding, self.zero_points, self.choices = method, rounding, zero_points, choices
-        self._kept = _Kept()
+        self._memo = Memo()  # shared by all that are made of this one
 
     def without_zero_points(self) -> Fitter:
         """The same where no tensor has an origin."""
@@ -172,8 +142,12 @@ class Fitter:
 
     def keep_only(self, recipe: Recipe) -> None:
         """Releases what other recipes made."""
-        self._kept.only(recipe)
-        self._kept.rows = {key: rows for key, rows in self._kept.rows.items() if key == self._of(self.images)}
+        memo, begin, every = self._memo, (recipe.equalize, recipe.zero_points), self._of(self.images)
+        memo.keep("equalized", lambda key: key[:2] == begin)
+        memo.keep("prepared", lambda key: key[:2] == begin)
+        left = {Is(prepared) for _, prepared in memo.of("prepared")}
+        memo.keep("integer", lambda key: key[0] in left and key[1] == recipe.gptq)
+        memo.keep("rows", lambda key: key == every)
 
     @property
     def weight_bits(self) -> int:
@@ -183,12 +157,10 @@ class Fitter:
         """Everything before the rounding; mode: none, scalar or vector equalization. keep: for `fitted`, and what is
         quantized of it, too. Raises Unequal."""
         key = self._key(mode, images)
-        alike = [one for of, one in list(self._kept.prepared.items()) if of[:3] == key[:3] and mode != "vector"]
+        alike = [one for of, one in self._memo.of("prepared") if of[:3] == key[:3] and mode != "vector"]
         found = self._on_grids(mode, images, trace) if trace.writes or not alike else alike[0]
         prepared = replace(found, seen=Once(lambda: self._evidence(found.float_graph, found.factors, images)))
-        if keep:
-            self._kept.prepared[key] = prepared
-        return prepared
+        return self._memo("prepared", key, lambda: prepared) if keep else prepared
 
     def _on_grids(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
         """Chooses grids; of the images, only vector equalization depends on what they are."""
@@ -235,32 +207,34 @@ class Fitter:
     def fitted(self, recipe: Recipe, images: Feeds) -> tuple[Prepared, Graph]:
         """The graph prepared and quantized. Raises Unequal."""
         mode = recipe.equalize
-        prepared = self._kept.prepared.get(self._key(mode, images)) or self.prepare(mode, images, Trace())
+        prepared = self._memo.find("prepared", self._key(mode, images)) or self.prepare(mode, images, Trace())
         return prepared, self.quantize(prepared, recipe.gptq, Trace())
 
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""
-        key = (Is(prepared), gptq, Is(self.choices))
-        integer = self._kept.integers.get(key)
-        if integer is None:
+
+        def make() -> Graph:
             how = self._rounding.with_gptq(gptq)
-            integer = quantize.run(prepared.ranged, how, prepared.evidence, self.choices, node_runner.step)
-            if any(one is prepared for one in list(self._kept.prepared.values())):
-                self._kept.integers[key] = integer
+            return quantize.run(prepared.ranged, how, prepared.evidence, self.choices, node_runner.step)
+
+        kept = any(one is prepared for _, one in self._memo.of("prepared"))
+        integer = self._memo("integer", (Is(prepared), gptq, Is(self.choices)), make) if kept else make()
         return trace(integer, "INT", "quantize")
 
     def rows(self, images: Feeds, *, others: bool = False) -> Mapping[str, Rows]:
         """Returns sampled rows of the float graph. others: with them come those of all of the fitter's images, which
         are asked for later."""
-        kept, key, every = self._kept, self._of(images), self._of(self.images)
-        with kept.lock:
-            if key not in kept.rows:
-                both = list(dict.fromkeys((key, every))) if others and every not in kept.rows else [key]
-                feeds = images if len(both) == 1 else self.images
-                at = {Is(feeds[i]): i for i in range(len(feeds))}
-                parts = [[at[one] for one in part] for part in both]
-                kept.rows.update(zip(both, calibration.rows_of(self.graph, feeds, WEIGHTED, parts), strict=True))
-            return kept.rows[key]
+        key, every = self._of(images), self._of(self.images)
+        if others and key != every and self._memo.find("rows", every) is None:
+            part, whole = self._rows(self.images, (key, every))
+            self._memo("rows", every, lambda: whole)
+            return self._memo("rows", key, lambda: part)
+        return self._memo("rows", key, lambda: self._rows(images, (key,))[0])
+
+    def _rows(self, feeds: Feeds, parts: Sequence[tuple[Is, ...]]) -> Sequence[Mapping[str, Rows]]:
+        """Rows of parts of these feeds, in one walk."""
+        at = {Is(feeds[i]): i for i in range(len(feeds))}
+        return calibration.rows_of(self.graph, feeds, WEIGHTED, [[at[one] for one in part] for part in parts])
 
     def _evidence(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> Evidence:
         """Returns the evidence of a graph made of the float graph by these factors [C], and origins; what is new in it
@@ -273,22 +247,23 @@ class Fitter:
         return replace(inputs, rows=calibration.Moved(rows, moved))
 
     def _inputs(self, images: Feeds) -> Evidence:
-        made = self._kept.inputs.setdefault(self._of(images), Once(lambda: calibration.inputs_of(self.graph, images)))
-        return made()
+        return self._memo("inputs", self._of(images), lambda: calibration.inputs_of(self.graph, images))
 
     def outputs(self, images: Feeds) -> Mapping[str, np.ndarray]:
         """The heads of the float graph on these images, [N, ...]."""
-        make = Once(lambda: calibration.outputs(self.graph, images, heads(self.graph)))
-        return self._kept.heads.setdefault(self._of(images), make)()
+        make = partial(calibration.outputs, self.graph, images, heads(self.graph))
+        return self._memo("heads", self._of(images), make)
 
     def _equalized(self, mode: str, images: Feeds) -> Equalized:
-        graph, stats, bits, kept = self.graph, self.stats, self.bits, self.choices.kept()
-        by_channel: Mapping[str, np.ndarray] = {}
-        key = (mode, self.zero_points, kept, self._of(images) if mode == "vector" else ())
         if mode == "none":
-            return graph, stats, bits, by_channel
-        if key in self._kept.equalized:
-            return self._kept.equalized[key]
+            return self.graph, self.stats, self.bits, {}
+        kept = self.choices.kept()
+        key = (mode, self.zero_points, kept, self._of(images) if mode == "vector" else ())
+        return self._memo("equalized", key, lambda: self._equalize(mode, images, kept))
+
+    def _equalize(self, mode: str, images: Feeds, kept: frozenset[str]) -> Equalized:
+        graph, stats, bits = self.graph, self.stats, self.bits
+        by_channel: Mapping[str, np.ndarray] = {}
         if mode == "vector":
             graph = split_activations.run(graph, stats, bits)
             names = [value.name for value in graph.activations()]
@@ -299,9 +274,7 @@ class Fitter:
         graph, factors = equalize.fill(graph, stats, bits, free, kept, self._method.saturated)
         self._guard(f"equalization ({mode})", graph, self.images[:GUARD_IMAGES] or self._drawn())
         by_channel = {name: by_channel.get(name, ONE) * factor for name, factor in factors.items()}
-        made = graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel
-        self._kept.equalized[key] = made
-        return made
+        return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel
 
     def _carried(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> dict[str, TensorStats]:
         """Statistics of the graph whose channels have these factors [C], from those of the float graph.
@@ -315,11 +288,13 @@ class Fitter:
         limits = {name: ends for name, ends in limits.items() if self.stats[name].count}
         first, engine = set(self._of(parted(self.images)[0])), Once(lambda: FloatEngine(graph, names, threads=1))
         stats: dict[str, TensorStats] = {name: TensorStats() for name in names}
+
+        def seen(part: Sequence[Mapping[str, np.ndarray]]) -> Mapping[str, TensorStats]:
+            return observe(engine(), part, names, limits=limits) if part else {}
+
         for part in ([i for i in images if Is(i) in first], [i for i in images if Is(i) not in first]):
-            key = frozenset(self.choices.kept()), self._of(part)
-            if key not in self._kept.carried:
-                self._kept.carried[key] = observe(engine(), part, names, limits=limits) if part else {}
-            stats.update({name: TensorStats.merged(stats[name], one) for name, one in self._kept.carried[key].items()})
+            found = self._memo("carried", (self.choices.kept(), self._of(part)), partial(seen, part))
+            stats.update({name: TensorStats.merged(stats[name], one) for name, one in found.items()})
         return {name: s.within(*limits[name]) if name in limits else s for name, s in stats.items()}
 
     def _drawn(self) -> Feeds:
@@ -335,10 +310,8 @@ class Fitter:
             return
         names = heads(self.graph)
         model = partial(to_onnx, self.graph, names)
-        with self._kept.lock:
-            self._kept.guard = self._kept.guard or Known(model, names, images)
-        pairs = [(image, image) for image in images]
-        found = parity.compare(model(), graph, pairs, names, self._kept.guard)
+        known = self._memo("guard", (), lambda: Known(model, names, images))
+        found = parity.compare(model(), graph, [(image, image) for image in images], names, known)
         if not found.holds:
             raise Unequal(f"it changes the float function: {found}", where=what)
 

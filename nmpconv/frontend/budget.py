@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 
 from nmpconv.errors import Unsupported
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.node_check import TensorType
+from nmpconv.ops.onnx_node import OnnxNode
 
 ELEMENTS_MAX = 2**24  # of all results together, besides a multiple of what the file itself holds
 SHARE = 8  # the multiple: weights are reshaped, scaled and normalized in a few steps

@@ -10,8 +10,8 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.to_float32 import HALVES, single_array, single_node
+from nmpconv.ops.onnx_node import OnnxNode
 
 _IR_VERSION = 8
 

@@ -17,13 +17,14 @@ from nmpconv.frontend.budget import Budget, can_fold
 from nmpconv.frontend.finish import finished
 from nmpconv.frontend.fold import fold
 from nmpconv.frontend.integer_operators import MOVES
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.node_check import TensorType, check_size
 from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.frontend.to_float32 import single_array
 from nmpconv.frontend.toposort import reads
 from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, Op
+from nmpconv.ops.builders import GraphBuilder
+from nmpconv.ops.onnx_node import OnnxNode
 from nmpconv.ops.reshape import ReshapeParams
 from nmpconv.ops.traits import ANY, Bounds, within_clamp
 from nmpconv.ops.transpose import TransposeParams
@@ -37,7 +38,7 @@ class FollowsError(Exception):
     """A node is like it is because of a refused one: of its input not even the shape is known, or no op is left."""
 
 
-class Importer:
+class Importer(GraphBuilder):
     """The graph under construction.
 
     An ONNX tensor is a constant (any dtype, in numpy), or stands for a value of the graph, or is unknown because it
@@ -126,7 +127,6 @@ class Importer:
         return True
 
     def define(self, constants: Mapping[str, np.ndarray], element: int | None = None) -> None:
-        """element: of the type that they pass for, where their numbers are not rounded to it."""
         self.constants.update(constants)
         if element is not None:
             self._elements.update(dict.fromkeys(constants, element))
@@ -189,20 +189,16 @@ class Importer:
     # -- used by the ops ----------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Value:
-        """The value of the graph that an ONNX tensor stands for, or a value of the graph by its own name."""
         return self._values[self.value(name)]
 
     def reach(self, value: str) -> Bounds:
-        """Bounds of the elements of a value of the graph, as far as they are known."""
         data = self._values[value].data
         return self._bounds.get(value, ANY) if data is None else (float(data.min()), float(data.max()))
 
     def is_whole(self, value: str) -> bool:
-        """Checks whether a value of the graph is known to be of whole numbers that an index, or truth, became."""
         return value in self._whole
 
     def beyond(self, value: str, low: float, high: float) -> str | None:
-        """The first outside [low, high] of a value of whole numbers and those that it is computed from."""
         left = [value] if value in self._whole else []
         for name in left:
             ends, maker = self.reach(name), self.maker(name)
@@ -212,14 +208,12 @@ class Importer:
         return None
 
     def maker(self, value: str) -> Node | None:
-        """The node of the graph that computes a value; None for inputs and constants."""
         return next((node for node in reversed(self._nodes) if value in node.outputs), None)
 
     def is_const(self, name: str) -> bool:
         return name in self.constants
 
     def is_integer(self, name: str) -> bool:
-        """Checks whether an ONNX tensor has an integer type."""
         return self.tensor(name).element in INTEGERS
 
     def note_readers(self, nodes: Iterable[onnx.NodeProto], outputs: Iterable[str] = ()) -> None:
@@ -231,8 +225,6 @@ class Importer:
             self._readers.setdefault(name, []).append(("", ()))
 
     def only_read_by(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
-        """Checks that ONNX ops of this type, and nothing else, read an ONNX tensor; or what ops ``through`` make of
-        it."""
         readers = self._readers.get(name, ())
         return bool(readers) and all(
             found == kind or (found in through and all(self.only_read_by(out, kind, through) for out in outputs))
@@ -251,21 +243,18 @@ class Importer:
         )
 
     def array(self, name: str, what: str) -> np.ndarray:
-        """A constant tensor, float32 for halves; Unsupported if it is computed at run time. what: for the message."""
         if name in self.constants:
             return single_array(self.constants[name])
         self[name]  # after an unsupported node: no complaint of its own
         raise Unsupported(f"its {what} '{name}' is computed from the input", hint=f"a constant {what}")
 
     def integers(self, name: str, what: str) -> tuple[int, ...]:
-        """The elements of a constant list as Python integers."""
         array = self.array(name, what)
         if array.ndim > 1:
             raise Invalid(f"its {what} '{name}' has the shape {list(array.shape)}", hint="one dimension")
         return tuple(int(i) for i in array.ravel())
 
     def value(self, name: str) -> str:
-        """The graph's value for an ONNX tensor; a constant becomes one of float32."""
         if name in self.constants:
             return self.const(self.constants[name], name)
         value = self._value_of.get(name, name)
@@ -278,7 +267,6 @@ class Importer:
         return value
 
     def const(self, data: np.ndarray, name: str) -> str:
-        """A new float32 constant. name: of the ONNX tensor that it is made from."""
         if data.dtype.kind == "c":
             raise Invalid(f"its input '{name}' is {data.dtype}", hint="real numbers")
         data = np.asarray(data, dtype=np.float32, order="C")
@@ -300,10 +288,6 @@ class Importer:
         *,
         clamp: tuple[float, float] | None = None,
     ) -> str:
-        """Add a node of the graph and return its output value.
-
-        inputs: values of the graph. output: the ONNX tensor that the result is; '' for an intermediate one.
-        """
         if self._full:
             raise FollowsError(op)
         if len(self._nodes) == OPS_MAX:
@@ -327,35 +311,28 @@ class Importer:
         return value
 
     def rename(self, output: str, value: str) -> None:
-        """Let the ONNX tensor ``output`` stand for a value that is there already."""
         self._value_of[output] = value
 
     def annotate(self, value: str, grid: Given) -> None:
-        """Note the grid that a value of the graph has in the model; the first one counts."""
         self._given.setdefault(value, grid)
 
     def rename_integers(self, output: str, value: str, grid: Given) -> None:
-        """Let an ONNX tensor of integers stand for what they mean."""
         self._integers[output] = grid
         self.rename(output, value)
 
     def grid_of(self, name: str) -> Given | None:
-        """The grid of an ONNX tensor of integers; None for other tensors."""
         return self._integers.get(name)
 
     def shaped(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """The value of an ONNX tensor, and the tensor's shape, of any number of dimensions."""
         value = (name in self._wide and self._value_of[name]) or self.value(name)
         return value, self._wide.get(name) or self._values[value].shape
 
     def shape_as(self, value: str, shape: tuple[int, ...], output: str) -> None:
-        """`reshape`. Of too many dimensions those of size 1 are left out, but not forgotten; an output has them all."""
         if len(shape) > RANK_MAX and ("", ()) not in self._readers.get(output, ()):
             self._wide[output], shape = shape, tuple(size for size in shape if size > 1)
         self.reshape(value, shape, output)
 
     def reshape(self, value: str, shape: Sequence[int], output: str = "") -> str:
-        """The value in another shape; itself when it has that shape."""
         if self._values[value].shape == tuple(shape):
             if output:
                 self.rename(output, value)
@@ -366,12 +343,10 @@ class Importer:
         return self.emit("transpose", (value,), TransposeParams(tuple(perm)), output)
 
     def aligned(self, a: str, b: str) -> tuple[str, str]:
-        """Two values with leading axes of size 1 added to the one of lower rank: what broadcasting does to shapes."""
         rank = max(len(self._values[a].shape), len(self._values[b].shape))
         return self.with_rank(a, rank), self.with_rank(b, rank)
 
     def with_rank(self, value: str, rank: int) -> str:
-        """The value with leading axes of size 1 added up to this rank."""
         found = self._values[value]
         shape = (*(1,) * (rank - len(found.shape)), *found.shape)
         if found.data is None:
@@ -380,7 +355,6 @@ class Importer:
         return value
 
     def nhwc(self, name: str) -> str:
-        """[N,C,H,W] or [N,C,W] as a value [N,H,W,C], H = 1 for the latter."""
         value = self.value(name)
         if value not in self._nhwc:
             shape = self._values[value].shape
@@ -394,7 +368,6 @@ class Importer:
         return self._nhwc[value]
 
     def nchw(self, value: str, output: str, like: str) -> None:
-        """Define the ONNX tensor ``output`` from a value [N,H,W,C]; it has the rank of the tensor ``like``."""
         if len(self[like].shape) == 3:
             n, _, w, c = self._values[value].shape
             result = self.transpose(self.reshape(value, (n, w, c)), (0, 2, 1), output)

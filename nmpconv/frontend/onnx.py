@@ -20,7 +20,6 @@ from nmpconv.frontend.expand import expansion_of
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import FollowsError, Importer
 from nmpconv.frontend.input_values import FLAG, Shapes, Values
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.node_check import SIZE_MAX, TensorType, check, check_form, check_size
 from nmpconv.frontend.operator_advice import unknown
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
@@ -29,6 +28,7 @@ from nmpconv.frontend.unroll import Unroller
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.aligned import TERMS_MAX
+from nmpconv.ops.onnx_node import OnnxNode
 
 __all__ = ["Importer", "OnnxNode", "load"]
 

@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import OPS, keeps_batch
+from nmpconv.ops.builders import OnnxBuilder
 
 OPSET = 20
 IR_VERSION = 9  # the newest that every onnxruntime allowed by pyproject.toml reads
@@ -52,7 +53,7 @@ def is_batchable(graph: Graph) -> bool:
     )
 
 
-class Exporter:
+class Exporter(OnnxBuilder):
     """The ONNX graph under construction. Values keep their names."""
 
     def __init__(self, graph: Graph) -> None:
@@ -65,7 +66,6 @@ class Exporter:
         self._unclamped: dict[str, str] = {}
 
     def node(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
-        """Add a node and return its output. inputs: '' for an absent one. output: the graph's value that it is."""
         if not output:
             output = self._fresh(inputs[0] + "." + kind)
         elif self.graph[output].clamp is not None:
@@ -74,13 +74,11 @@ class Exporter:
         return output
 
     def second(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add a node of which the second output is all that is needed, and return that."""
         outputs = [self._fresh(f"{inputs[0]}.{kind}") for _ in range(2)]
         self.nodes.append(helper.make_node(kind, list(inputs), outputs, **attributes))
         return outputs[1]
 
     def const(self, data: np.ndarray | Sequence[int]) -> str:
-        """A constant that only the ONNX form needs; Python integers become int64."""
         name = self._fresh("const")
         array = np.asarray(data) if isinstance(data, np.ndarray | np.generic) else np.asarray(data, np.int64)
         self._initializers.append(numpy_helper.from_array(array, name))
@@ -90,7 +88,6 @@ class Exporter:
         return self.node("Transpose", (value,), output, perm=list(perm))
 
     def shape(self, shape: Sequence[int]) -> str:
-        """The shape operand of a Reshape that leaves the batch alone."""
         return self.const([0, *shape[1:]] if self.batchable else list(shape))
 
     def clamp(self, value: Value) -> None:

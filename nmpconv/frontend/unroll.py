@@ -17,7 +17,7 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.frontend.bind import type_name
 from nmpconv.frontend.importer import FollowsError, Importer
 from nmpconv.frontend.local_functions import NODES_MAX
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 
 SCAN_OPSET = 9  # before it, Scan had a batch of its own
 _HINT = "an export with the loop unrolled (Keras: unroll=True), or as GRU, LSTM or RNN"

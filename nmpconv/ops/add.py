@@ -14,7 +14,8 @@ from nmpconv.ops.op import with_constants
 from nmpconv.ops.traits import Origins
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.ops.builders import GraphBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 __all__ = ["Add", "AddParams"]
 
@@ -43,7 +44,7 @@ class Add(Aligned):
         data = {i: v.data.astype(np.float64) + (x - y) for i, v in enumerate(graph.ins(node)) if v.data is not None}
         return with_constants(node, graph, {i: ("operand", array) for i, array in data.items() if x != y})
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """A Sum is a chain."""
         terms = list(node.inputs)
         if len(terms) == 1:

@@ -18,8 +18,7 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Origins, combined, exponents_of, same_rank, spread_limits
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
 
 
 TERMS_MAX = 1000  # of a chain: the verifier of a file walks from every read of a tensor back to where it is made
@@ -92,11 +91,11 @@ class Aligned(Op):
         exponents = ((-4, -4, -3), (-4, 2, 0), (3, -27, 0), (-30, 0, 5), (0, 0, -15), (0, 1, 47), (0, 0, 0))
         return elementwise(self, self.Params(), exponents)
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         to.node(self.kind, node.inputs, node.outputs[0])
 
 
-def chained(to: Importer, op: str, names: Sequence[str], params: Any, output: str) -> None:
+def chained(to: GraphBuilder, op: str, names: Sequence[str], params: Any, output: str) -> None:
     """Lower an operator of two or more operands to a chain of ops of two."""
     if len(names) > TERMS_MAX:
         raise Unsupported(

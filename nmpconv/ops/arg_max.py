@@ -17,8 +17,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Rule, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 AXIS_MAX = 32768  # legal length of the axis: indices fit int16
 
@@ -43,7 +43,7 @@ class ArgMax(Op):
     restrictions = f"an axis of at most {AXIS_MAX}"
     onnx = ("ArgMax", "ArgMin", "TopK")
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         if node.op_type == "TopK":
             return _lower_top_k(node, to)
         x = to.value(node.input(0))
@@ -116,7 +116,7 @@ class ArgMax(Op):
                 x = fed(name, shape, bits[0], -3, fill)
                 yield single(self, name + "/last" * params.last, params, [x], grid(bits[1], 0))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p: ArgMaxParams = node.params
         if p.count > 1:
             return self._export_top_k(node, graph, to)
@@ -125,7 +125,7 @@ class ArgMax(Op):
         to.node("Cast", (index,), node.outputs[0], to=1)
         return None
 
-    def _export_top_k(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def _export_top_k(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         """TopK, of whose outputs the second one has the indices; it has the first of equal elements first."""
         p: ArgMaxParams = node.params
         x, length = node.inputs[0], graph[node.inputs[0]].shape[p.axis]
@@ -137,7 +137,7 @@ class ArgMax(Op):
             to.node("Sub", (to.const(np.float32(length - 1)), found), node.outputs[0])
 
 
-def _lower_top_k(node: OnnxNode, to: Importer) -> None:
+def _lower_top_k(node: OnnxNode, to: GraphBuilder) -> None:
     """The values are the elements at the indices."""
     x = to.value(node.input(0))
     shape = to[x].shape

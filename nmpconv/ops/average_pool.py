@@ -19,8 +19,8 @@ from nmpconv.ops.traits import Border, Bounds, Limit, Origins, Rule, hull
 from nmpconv.ops.window import bordered, is_padded, padded, pool_out, pool_rules, pool_work, sees_pixels, tap
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 AREA_MAX = 65536  # legal kernel_h * kernel_w
 
@@ -47,7 +47,7 @@ class AveragePool(Op):
     monotone = True
     homogeneous = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         if node.op_type == "ReduceMean":
 
             def mean(x: str, height: int, width: int) -> str:
@@ -76,7 +76,7 @@ class AveragePool(Op):
             raise Unsupported(f"a kernel of {area} pixels", hint=f"at most {AREA_MAX}")
         return [pool_out(params, inputs[0].shape)]
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p: AveragePoolParams = node.params
         y = to.node(
             "AveragePool",

@@ -23,8 +23,7 @@ from nmpconv.ops.rules import alike
 from nmpconv.ops.traits import Limit, Rule, product_limits, same_rank
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class BatchMatmul(Op):
         operands = [fed(f"{name}a", a, bits[0], 1 - bits[0], fill), fed(f"{name}b", b, bits[1], 1 - bits[1], fill)]
         return single(self, name, BatchMatmulParams(), operands, grid(bits[2], a[-1].bit_length() // 2 + 1 - bits[2]))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         a, b = node.inputs
         rank = len(graph[b].shape)
         to.node("MatMul", (a, to.transpose(b, swapped(rank))), node.outputs[0])
@@ -141,13 +140,13 @@ def swapped(rank: int) -> tuple[int, ...]:
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
-def transposed(to: Importer, value: str) -> str:
+def transposed(to: GraphBuilder, value: str) -> str:
     """The matrices of a value transposed; those of a constant here and now."""
     data, perm = to[value].data, swapped(len(to[value].shape))
     return to.transpose(value, perm) if data is None else to.const(data.transpose(perm), value)
 
 
-def matmul(to: Importer, left: str, right: str, output: str) -> str:
+def matmul(to: GraphBuilder, left: str, right: str, output: str) -> str:
     """numpy's matmul of two values of the graph, one of which may be constant."""
     a, b = to[left].shape, to[right].shape
     if not a or not b:

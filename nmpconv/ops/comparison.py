@@ -19,8 +19,7 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Limit, same_rank, spread_limits
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
 
 
 class Compare(Op):
@@ -66,11 +65,11 @@ class Compare(Op):
         exponents = ((-4, -4, 0), (-4, 2, -6), (3, -27, -14), (-30, 0, -15), (0, 1, -7), (0, 0, 0))
         return elementwise(self, self.Params(), exponents)
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         to.node("Cast", (to.node(self.kind, node.inputs),), node.outputs[0], to=1)
 
 
-def opposite(to: Importer, truth: str, output: str = "") -> str:
+def opposite(to: GraphBuilder, truth: str, output: str = "") -> str:
     """1 - truth."""
     one = to.const(np.ones((1,) * len(to[truth].shape)), "")
     return to.emit("sub", to.aligned(one, truth), AlignedParams(), output)

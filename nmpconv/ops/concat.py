@@ -17,8 +17,8 @@ from nmpconv.ops.rules import alike
 from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Concat(Op):
     joins = True
     operands = None
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Lowers a Concat; empty operands add nothing."""
         parts = [to.value(name) for name in node.inputs if not (to.is_const(name) and not to.array(name, "part").size)]
         if len(parts) == 1:
@@ -119,5 +119,5 @@ class Concat(Op):
             repeated = [many[1], constant("k", (1, 2, 3), bits, 0), many[1]]
             yield single(self, f"constant/int{bits}", ConcatParams(2), repeated, grid(bits, 0))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         to.node("Concat", node.inputs, node.outputs[0], axis=node.params.axis)

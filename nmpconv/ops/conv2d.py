@@ -33,8 +33,8 @@ from nmpconv.ops.weighted import Weighted
 from nmpconv.ops.window import bordered, is_padded, plane_out
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Conv2D(Weighted):
     border = 3
     constants = (2, 3)
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """A BatchNormalization becomes a depthwise 1x1 convolution; statistics are constants in inference."""
         if node.op_type == "BatchNormalization":
             return _lower_batch_norm(node, to)
@@ -207,7 +207,7 @@ class Conv2D(Weighted):
             operands.append(constant(name + "pad", x_shape[3:], bits[0], e_x, fill=fill))
         return single(self, name, params, operands, grid(bits[2], e_y, lo=clamp[0], hi=clamp[1]))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p: Conv2DParams = node.params
         x, w, b = graph.ins(node)[:3]
         assert w.data is not None
@@ -242,7 +242,7 @@ def _width(value: Value) -> int:
     return value.nbytes // value.size
 
 
-def _lower_batch_norm(node: OnnxNode, to: Importer) -> None:
+def _lower_batch_norm(node: OnnxNode, to: GraphBuilder) -> None:
     """(x - mean) * scale / sqrt(var + eps) + bias, per channel."""
     if node.is_training:
         raise Unsupported("training mode", hint="an export in inference mode")

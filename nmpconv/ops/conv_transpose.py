@@ -34,8 +34,8 @@ from nmpconv.ops.weighted import Weighted
 from nmpconv.ops.window import is_padded, plane_out
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ConvTranspose(Weighted):
     spreads = True
     onnx = ("ConvTranspose",)
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """ONNX pads cut off the result; here they are what is left of the zeros around the input."""
         w = to.array(node.input(1), "weight")
         groups = node.integer("group", 1)
@@ -160,7 +160,7 @@ class ConvTranspose(Weighted):
         ]
         return single(self, name, params, operands, grid(bits[2], -3))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p: ConvTransposeParams = node.params
         x, w, b = graph.ins(node)
         assert w.data is not None

@@ -18,8 +18,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, channels_of
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 AXIS_MAX = 65536  # legal length of the axis: sums of int16 fit 32 bits
 
@@ -44,7 +44,7 @@ class CumSum(Op):
     restrictions = f"a constant axis of at most {AXIS_MAX}"
     onnx = ("CumSum",)
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         x = to.value(node.input(0))
         axes = to.integers(node.input(1), "axis")
         if len(axes) != 1:
@@ -122,7 +122,7 @@ class CumSum(Op):
             x = fed("clamp", (1, 3, 5, 4), bits, -4)
             yield single(self, f"clamp/int{bits}", CumSumParams(2), [x], grid(bits, -3, lo=0, hi=96))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p: CumSumParams = node.params
         inputs = (node.inputs[0], to.const(np.array(p.axis, np.int64)))
         to.node("CumSum", inputs, node.outputs[0], exclusive=int(p.exclusive), reverse=int(p.reverse))

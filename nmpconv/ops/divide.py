@@ -31,8 +31,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import ANY, Bounds, Limit, combined, exponents_of, same_rank
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Divide(Op):
     elementwise = True
     joins = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Dividing by a constant is multiplying by its reciprocal; integers are divided to integers, and so are whole
         numbers whose quotient is rounded down next."""
         x, divisor = to.value(node.input(0)), node.input(1)
@@ -147,7 +147,7 @@ class Divide(Op):
             divisor = Operand(np.array([[number]], np.int16), grid(16, 0), const=True)
             yield single(self, f"down/every/{number}", down, [every, divisor], grid(16, 0))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         if node.params.down:
             to.node("Floor", (to.node("Div", node.inputs),), node.outputs[0])
         else:
@@ -162,7 +162,7 @@ def _floor(a: Int64, b: Int64) -> Int64:
     return a // b
 
 
-def _lower_whole(node: OnnxNode, to: Importer, x: str, divisor: str) -> None:
+def _lower_whole(node: OnnxNode, to: GraphBuilder, x: str, divisor: str) -> None:
     """ONNX cuts off what is behind the point, which is rounding down where nothing is negative."""
     low, least = to.reach(x)[0], to.reach(divisor)[0]
     if low < 0 or least <= 0:

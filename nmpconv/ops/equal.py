@@ -13,7 +13,8 @@ from nmpconv.ops.comparison import Compare, opposite
 from nmpconv.ops.mul import MulParams
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.ops.builders import GraphBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 _PAIRS = {"Equal": "equal", "And": "minimum", "Or": "maximum"}
 
@@ -24,7 +25,7 @@ class Equal(Compare):
     holds = np.equal
     onnx = ("Equal", "Not", "And", "Or", "Xor", "Where")
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Truth is 0 or 1, so And, Or, Xor, Not are the smaller, the larger, the unequal, and the difference to 1."""
         if node.op_type == "Where":
             return _lower_where(node, to)
@@ -39,7 +40,7 @@ class Equal(Compare):
         return None
 
 
-def _lower_where(node: OnnxNode, to: Importer) -> None:
+def _lower_where(node: OnnxNode, to: GraphBuilder) -> None:
     """c * a + (1 - c) * b, or c * (a - b) + b for two constants: a product with 0 or 1 only changes the grid."""
     condition, a, b = (node.input(i) for i in range(3))
     for name in (a, b):
@@ -58,11 +59,11 @@ def _lower_where(node: OnnxNode, to: Importer) -> None:
         to.emit("add", to.aligned(*terms), AddParams(), node.outputs[0])
 
 
-def _is_zero(to: Importer, name: str) -> bool:
+def _is_zero(to: GraphBuilder, name: str) -> bool:
     return to.is_const(name) and to.array(name, "operand").size == 1 and not to.array(name, "operand").any()
 
 
-def _product(to: Importer, condition: str, name: str, chosen: bool, output: str = "") -> str:
+def _product(to: GraphBuilder, condition: str, name: str, chosen: bool, output: str = "") -> str:
     """name where the condition is as chosen, elsewhere 0."""
     if not to.is_const(condition):
         truth = to.value(condition) if chosen else opposite(to, to.value(condition))

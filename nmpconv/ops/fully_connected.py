@@ -35,8 +35,8 @@ from nmpconv.ops.traits import Rule, computed, unfit
 from nmpconv.ops.weighted import Weighted
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 # What is summed, as a function of x, and what is taken of the sum.
@@ -60,7 +60,7 @@ class FullyConnected(Weighted):
     restrictions = f"sums of at most {K_MAX} products"
     onnx = ("Gemm", "MatMul", *SUMS)
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """A constant matrix is a weight: x @ w directly, w @ x through transposes. Other products are batch_matmul."""
         if node.op_type in SUMS:
             return _lower_sum(node, to)
@@ -161,14 +161,14 @@ class FullyConnected(Weighted):
         ]
         return single(self, name, FullyConnectedParams(), operands, grid(bits[2], 5))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         x, w, b = node.inputs
         data = graph[w].data
         assert data is not None
         to.node("Add", (to.node("MatMul", (x, to.const(np.ascontiguousarray(data.T)))), b), node.outputs[0])
 
 
-def _lower_sum(node: OnnxNode, to: Importer) -> None:
+def _lower_sum(node: OnnxNode, to: GraphBuilder) -> None:
     """A sum is a product with ones; what is summed and what follows are functions of their own."""
     before, after = SUMS[node.op_type]
     x = to.value(node.input(0))
@@ -193,7 +193,7 @@ def _lower_sum(node: OnnxNode, to: Importer) -> None:
     lower_reduction(node, to, x, total)
 
 
-def _lower_gemm(node: OnnxNode, to: Importer) -> None:
+def _lower_gemm(node: OnnxNode, to: GraphBuilder) -> None:
     """alpha * A @ B + beta * C: alpha goes into the weights, C into the bias where it is one number per output."""
     if to.is_const(node.input(0)) or not to.is_const(node.input(1)):
         return _lower_gemm_of_two(node, to)
@@ -218,7 +218,7 @@ def _lower_gemm(node: OnnxNode, to: Importer) -> None:
     _add(to, to.emit("fully_connected", inputs, FullyConnectedParams()), addend, beta, node.outputs[0])
 
 
-def _lower_gemm_of_two(node: OnnxNode, to: Importer) -> None:
+def _lower_gemm_of_two(node: OnnxNode, to: GraphBuilder) -> None:
     """alpha * A @ B + beta * C of two tensors, or with the constant on the left."""
     alpha, beta, addend = node.number("alpha", 1.0), node.number("beta", 1.0), node.input(2)
     sides = [
@@ -232,12 +232,12 @@ def _lower_gemm_of_two(node: OnnxNode, to: Importer) -> None:
         _add(to, y, addend, beta, node.outputs[0])
 
 
-def _times(to: Importer, value: str, factor: float, output: str = "") -> str:
+def _times(to: GraphBuilder, value: str, factor: float, output: str = "") -> str:
     number = to.const(np.full((1,) * len(to[value].shape), factor), "")
     return to.emit("mul", (value, number), MulParams(), output)
 
 
-def _add(to: Importer, value: str, addend: str, beta: float, output: str) -> None:
+def _add(to: GraphBuilder, value: str, addend: str, beta: float, output: str) -> None:
     """value + beta * addend, which broadcasts to the value."""
     shape = to[value].shape
     found = to.array(addend, "addend").shape if to.is_const(addend) else to[addend].shape
@@ -251,7 +251,7 @@ def _add(to: Importer, value: str, addend: str, beta: float, output: str) -> Non
     to.emit("add", to.aligned(value, term), AddParams(), output)
 
 
-def _lower_left(node: OnnxNode, to: Importer) -> None:
+def _lower_left(node: OnnxNode, to: GraphBuilder) -> None:
     """w @ x = (x^T @ w^T)^T."""
     w, x = _matrix(to.array(node.input(0), "left side")), to.value(node.input(1))
     swap = swapped(len(to[x].shape))
@@ -260,7 +260,7 @@ def _lower_left(node: OnnxNode, to: Importer) -> None:
     to.transpose(to.emit("fully_connected", inputs, FullyConnectedParams()), swap, node.outputs[0])
 
 
-def _is_weight(to: Importer, name: str, other: str, least: int) -> bool:
+def _is_weight(to: GraphBuilder, name: str, other: str, least: int) -> bool:
     """A constant matrix, or vector where ``least`` is 1, for a product with a tensor of at least as many axes."""
     if not to.is_const(name) or to.is_const(other):
         return False

@@ -16,8 +16,8 @@ from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.traits import channels_of
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Gather(Op):
     monotone = True
     head = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Tile repeats all of an axis, Expand its only element. Gather, Pad and Resize emit gathers, too."""
         x = to.value(node.input(0))
         shape = to[x].shape
@@ -84,12 +84,12 @@ class Gather(Op):
         x = fed("many", (1, 2, 1, 3, 2, 2), 8, -3)
         yield single(self, "rank6", GatherParams(4, (1, 1, 0)), [x], grid(8, -3))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         index = to.const(node.params.index)
         to.node("Gather", (node.inputs[0], index), node.outputs[0], axis=node.params.axis)
 
 
-def take(to: Importer, x: str, indices: Sequence[Sequence[int]], output: str) -> str:
+def take(to: GraphBuilder, x: str, indices: Sequence[Sequence[int]], output: str) -> str:
     """x with these indices along each of its axes; those that make it smaller go first."""
     shape = to[x].shape
     changed = [axis for axis, index in enumerate(indices) if tuple(index) != tuple(range(shape[axis]))]

@@ -18,8 +18,8 @@ from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
 from nmpconv.ops.traits import Limit, Origins, exponents_of, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 INDEX_MAX = 32767  # int16 holds it
 
@@ -41,7 +41,7 @@ class GatherElements(Op):
     restrictions = f"computed indices up to {INDEX_MAX}"
     onnx = ("GatherElements",)
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Other axes of the index may be shorter than those of x, whose elements beyond them are left out. Those that a
         Tile or an Expand made of one element need not be there."""
         x, index = to.value(node.input(0)), to.value(node.input(1))
@@ -120,7 +120,7 @@ class GatherElements(Op):
             chosen = replace(_index("chosen", (1, 9, 1), 16, 30), const=True)
             yield single(self, f"chosen/int{bits}", GatherElementsParams(1), [x, chosen], grid(bits, 0))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         """Exports indices that lie outside, which ONNX does not have: it is brought inside first."""
         x, i, axis = *node.inputs, node.params.axis
         n = graph[x].shape[axis]
@@ -132,7 +132,7 @@ class GatherElements(Op):
         to.node("GatherElements", (x, whole), node.outputs[0], axis=axis)
 
 
-def choose(to: Importer, x: str, index: str, axis: int, output: str = "") -> str:
+def choose(to: GraphBuilder, x: str, index: str, axis: int, output: str = "") -> str:
     """The elements of x at these indices, of its rank. Unsupported where int16 does not hold all that they are computed
     from: on a coarser grid they would not be exact."""
     length = to[x].shape[axis]

@@ -10,7 +10,8 @@ from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.comparison import Compare, opposite
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.ops.builders import GraphBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 class Greater(Compare):
@@ -19,7 +20,7 @@ class Greater(Compare):
     holds = np.greater
     onnx = ("Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """a < b is b > a; a >= b is not b > a."""
         a, b = to.aligned(to.value(node.input(0)), to.value(node.input(1)))
         pair = (a, b) if node.op_type in ("Greater", "LessOrEqual") else (b, a)

@@ -22,8 +22,8 @@ from nmpconv.ops.requantize import RequantizeParams
 from nmpconv.ops.traits import Bounds, Limit, Rule, channels_of, exponents_of, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 PLACE_BITS = 15  # places are whole numbers of 2^-15 of a pixel, and so are the weights of the pixels around them
 PIXEL = 1 << PLACE_BITS
@@ -64,7 +64,7 @@ class GridSample(Op):
     restrictions = "[N,C,H,W]; linear and nearest"
     onnx = ("GridSample",)
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         mode, padding = node.text("mode", "bilinear"), node.text("padding_mode", "zeros")
         rank = len(to[node.input(0)].shape)
         if rank != 4:
@@ -193,7 +193,7 @@ class GridSample(Op):
         places = fed(name, g, bits[1], 2 - bits[1] if step is None else step)
         return single(self, name, params, [fed(f"{name}x", x, bits[0], -4, fill), places], grid(bits[2], -4))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p: GridSampleParams = node.params
         plane = to.transpose(node.inputs[0], (0, 3, 1, 2))
         y = to.node(
@@ -206,7 +206,7 @@ class GridSample(Op):
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
 
 
-def _image(name: str, to: Importer) -> str:
+def _image(name: str, to: GraphBuilder) -> str:
     """[N,C,H,W] as a value [N,H,W,C]."""
     return to.const(to.array(name, "image").transpose(0, 2, 3, 1), "") if to.is_const(name) else to.nhwc(name)
 
@@ -265,7 +265,7 @@ def _reach(params: GridSampleParams, sizes: Sequence[int]) -> float:
     return max(spans, default=0.0)
 
 
-def _within(to: Importer, g: str, reach: float) -> str:
+def _within(to: GraphBuilder, g: str, reach: float) -> str:
     """A grid that ends where results do not change, so that its exponent follows from the image alone."""
     if (data := to[g].data) is not None:
         return to.const(np.clip(data, -reach, reach), g)

@@ -25,8 +25,8 @@ from nmpconv.ops.rules import vector, within
 from nmpconv.ops.traits import ANY, Bounds, Limit, Origins, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 _NONE = ("", 0.0)
 # ONNX op: function, attribute and default of alpha, the same of beta.
@@ -138,7 +138,7 @@ class Lookup(Op):
     onnx = (*_OF_ONNX, "PRelu", "Pow", "Mod")
     elementwise = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """PRelu with one slope is a LeakyRelu; the tanh form of Gelu is a function of its own."""
         x = to.value(node.input(0))
         if node.op_type in ("Ceil", "Floor", "Round") and to.is_whole(x):
@@ -262,7 +262,7 @@ class Lookup(Op):
             x, params = fed("bent", (1, 1 << 15), 16, 0), LookupParams("fmod", 1.5, finest=finest)
             yield single(self, f"fine/{finest}", params, [x], grid(16, -13), quantize=True)
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         """The function with the steps before and after it that do something."""
         p, x, y = node.params, node.inputs[0], node.outputs[0]
         for kind, number, idle in (("Add", p.origin_x, 0.0), ("Mul", p.before, 1.0)):
@@ -274,7 +274,7 @@ class Lookup(Op):
             x = to.node(kind, (x, to.const(np.float32(number))), y if i == len(then) else "")
 
 
-def _export(p: LookupParams, x: str, y: str, to: Exporter) -> str:
+def _export(p: LookupParams, x: str, y: str, to: OnnxBuilder) -> str:
     """The function itself, or what it is composed of."""
     if not p.composed:
         return _export_function(p.function, p.alpha, p.beta, x, y, to)
@@ -297,7 +297,7 @@ def _export(p: LookupParams, x: str, y: str, to: Exporter) -> str:
     return made[-1]
 
 
-def _export_function(function: str, alpha: float, beta: float, x: str, y: str, to: Exporter) -> str:
+def _export_function(function: str, alpha: float, beta: float, x: str, y: str, to: OnnxBuilder) -> str:
     if function == "silu":
         return to.node("Mul", (x, to.node("Sigmoid", (x,))), y)
     if function == "gelu_tanh":
@@ -329,7 +329,7 @@ def _samples(exact: np.ndarray, y: Quant, finest: int) -> np.ndarray:
     return exact[:: 1 << (EXACT - bits)]
 
 
-def _lower_slopes(node: OnnxNode, to: Importer, x: str, slope: np.ndarray) -> None:
+def _lower_slopes(node: OnnxNode, to: GraphBuilder, x: str, slope: np.ndarray) -> None:
     """max(x, slope * x) where no slope is above 1, else x + (slope - 1) * min(x, 0)."""
     shape = to[x].shape
     try:
@@ -347,7 +347,7 @@ def _lower_slopes(node: OnnxNode, to: Importer, x: str, slope: np.ndarray) -> No
         to.emit("add", (x, product), AddParams(), node.outputs[0])
 
 
-def _lower_power(node: OnnxNode, to: Importer, x: str) -> None:
+def _lower_power(node: OnnxNode, to: GraphBuilder, x: str) -> None:
     """A constant exponent; a square is a product."""
     exponent = to.array(node.input(1), "exponent")
     if exponent.size != 1:
@@ -361,7 +361,7 @@ def _lower_power(node: OnnxNode, to: Importer, x: str) -> None:
         to.emit("lookup", (x,), LookupParams("power", power, 0.0), node.outputs[0])
 
 
-def _lower_mod(node: OnnxNode, to: Importer, x: str) -> None:
+def _lower_mod(node: OnnxNode, to: GraphBuilder, x: str) -> None:
     """Lowers the remainder of a division by one constant number, with the sign of x."""
     divisor = to.array(node.input(1), "divisor")
     if divisor.size != 1 or not divisor.item() or not math.isfinite(divisor.item()):

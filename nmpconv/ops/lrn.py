@@ -23,8 +23,8 @@ from nmpconv.ops.rules import vector, within
 from nmpconv.ops.traits import Limit, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 SIZE_MAX = 4096  # legal channels of a sum
 BASE_BITS = 61  # the sum and the bias are below 2^61 each
@@ -55,7 +55,7 @@ class Lrn(Op):
     restrictions = f"alpha and beta > 0, bias >= 0, at most {SIZE_MAX} channels of a sum"
     onnx = ("LRN",)
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         if len(to[node.input(0)].shape) != 4:
             raise Unsupported(f"its input has {len(to[node.input(0)].shape)} dimensions", hint="[N,C,H,W]")
         x = to.nhwc(node.input(0))
@@ -180,7 +180,7 @@ class Lrn(Op):
         x, y = fed(name, (1, 3, 2, channels), bits[0], e_x, fill), grid(bits[1], e_x + bits[0] - bits[1])
         return single(self, name, params, [x], y, quantize=True)
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         """Written out, as onnxruntime has no LRN of an even size; the channels are the width of a pool, where a sum is
         not of all of them.
         """

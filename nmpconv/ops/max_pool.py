@@ -21,8 +21,8 @@ from nmpconv.ops.traits import Border, Rule
 from nmpconv.ops.window import bordered, padded, pool_out, pool_rules, pool_work, sees_pixels, tap
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class MaxPool(Op):
     monotone = True
     homogeneous = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         if node.op_type in ("ReduceMax", "ReduceMin"):
             return _lower_reduction(node, to)
         source, border = _without_border(to, node.input(0))
@@ -103,7 +103,7 @@ class MaxPool(Op):
             case = f"{name}/int{bits}/{fill}"
             yield single(self, case, params, [fed(case, shape, bits, -4, fill)], grid(bits, -4))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p: MaxPoolParams = node.params
         y = to.node(
             "MaxPool",
@@ -116,7 +116,7 @@ class MaxPool(Op):
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
 
 
-def _without_border(to: Importer, name: str) -> tuple[str, Border]:
+def _without_border(to: GraphBuilder, name: str) -> tuple[str, Border]:
     """Returns the tensor within a border of -inf, and the border; of any other tensor the tensor itself."""
     pad = to.maker(to.value(name))
     if pad is None or pad.op != "pad" or to[pad.inputs[1]].data != LOWEST:
@@ -128,7 +128,7 @@ def _without_border(to: Importer, name: str) -> tuple[str, Border]:
     return pad.inputs[0], Border(top, bottom, left, right, -math.inf)
 
 
-def _lower_reduction(node: OnnxNode, to: Importer) -> None:
+def _lower_reduction(node: OnnxNode, to: GraphBuilder) -> None:
     """The least is the negative of the largest of the negatives."""
 
     def negative(x: str) -> str:

@@ -17,8 +17,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Origins, combined, product_limits, same_rank
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Mul(Op):
     elementwise = True
     joins = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Neg is multiplying by -1."""
         x, output = to.value(node.input(0)), node.outputs[0]
         if node.op_type == "Neg":
@@ -122,5 +122,5 @@ class Mul(Op):
         exponents = ((-4, -7, -4), (-4, 2, 13), (0, 0, 0), (8, 7, 0), (-40, -7, 0), (-7, -7, -13))
         return elementwise(self, MulParams(), exponents)
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         to.node("Mul", node.inputs, node.outputs[0])

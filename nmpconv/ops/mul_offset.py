@@ -23,7 +23,7 @@ from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import OnnxBuilder
 
 FINE = 6  # bits of an offset below a step
 OFFSET_MAX = 1 << 14  # with it the first operand fits int16, and so does a product that the result holds
@@ -110,7 +110,7 @@ class MulOffset(Mul):
         yield single(self, "constant", MulOffsetParams(6400, -5800), [x, k], grid(8, -4))
         yield single(self, "same", MulOffsetParams(6400, -5800), [x, x], grid(8, 0))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p: MulOffsetParams = node.params
         a, b = node.inputs
         if p.offset_a:

@@ -23,8 +23,8 @@ from nmpconv.ops.rules import within
 from nmpconv.ops.traits import Limit, Rule, computed, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 COUNT_MAX = 65536  # legal elements of a group
 WEIGHT_BITS = 24  # of scale, in int32
@@ -53,7 +53,7 @@ class Normalize(Op):
     restrictions = f"groups of at most {COUNT_MAX} elements"
     onnx = ("LayerNormalization", "InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization")
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         x = to.value(node.input(0))
         shape = to[x].shape
         if node.op_type == "GroupNormalization":
@@ -215,7 +215,7 @@ class Normalize(Op):
             name = f"nearly constant/int{width}"
             yield _case(self, name, (2, 50), (1,), (1, 50), (width, width), fill="step", e_x=6, eps=1e-18)
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         x, w, b = node.inputs
         axes = to.const(node.params.axes)
         wide = to.node("Cast", (x,), to=11)  # double: the mean of equal elements is that element
@@ -280,7 +280,7 @@ def _case(
     return single(op, name, NormalizeParams(axes, eps=eps), operands, y, quantize=True)
 
 
-def _lower_groups(node: OnnxNode, to: Importer, x: str) -> None:
+def _lower_groups(node: OnnxNode, to: GraphBuilder, x: str) -> None:
     """Groups are an axis of their own; before opset 21 scale and bias have a number per group."""
     shape, groups = to[x].shape, node.integer("num_groups", 1)
     if groups < 1 or shape[1] % groups:

@@ -19,8 +19,8 @@ from nmpconv.ops.overlap import Lines
 from nmpconv.ops.traits import ANY, Border, Bounds, Limit, Origins, Rule, channels_of, hull
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Op:
 
     onnx: ClassVar[tuple[str, ...]] = ()
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Add this op's nodes for one ONNX node of a type in `onnx`; or Unsupported: why, and the nearest form."""
         raise NotImplementedError
 
@@ -101,7 +101,7 @@ class Op:
         """Shapes of the outputs from the inputs' shapes."""
         raise NotImplementedError
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         """Emit ONNX nodes that compute the float meaning of this node (its clamp excepted, which the exporter adds)."""
         raise NotImplementedError
 

@@ -18,8 +18,8 @@ from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
 from nmpconv.ops.traits import Rule, channels_of, computed, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 LOWEST = np.finfo(np.float32).min  # stands for -inf until a MaxPool has taken the border
@@ -39,7 +39,7 @@ class Pad(Op):
     border = 1
     constants = (1, 1)
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Pads and value are attributes before opset 11, inputs since. Other modes than constant are gathers.
 
         -inf is for MaxPool only, which makes it padding of its own.
@@ -123,7 +123,7 @@ class Pad(Op):
             line = [fed("line", (5,), bits, -3), constant("value", (1,), bits, -3, fill="lowest")]
             yield single(self, f"line/int{bits}", PadParams((0, 3)), line, grid(bits, -3))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         x, value = node.inputs
         scalar = graph[value].data
         assert scalar is not None

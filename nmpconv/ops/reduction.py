@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from nmpconv.errors import Invalid
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.ops.builders import GraphBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
-def lower_reduction(node: OnnxNode, to: Importer, x: str, pool: Callable[[str, int, int], str]) -> None:
+def lower_reduction(node: OnnxNode, to: GraphBuilder, x: str, pool: Callable[[str, int, int], str]) -> None:
     """The node's result from its input x. pool(value, h, w) reduces the first h x w pixels of [N,H,W,C], all of W."""
     shape = to[x].shape
     axes = reduced_axes(node, to, len(shape))
@@ -42,7 +43,7 @@ def lower_reduction(node: OnnxNode, to: Importer, x: str, pool: Callable[[str, i
     return None
 
 
-def reduced_axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
+def reduced_axes(node: OnnxNode, to: GraphBuilder, rank: int) -> tuple[int, ...]:
     """In ascending order; an attribute before opset 18, an input since. None given: all, unless the node says none."""
     axes = node.integers("axes")
     if axes is None and node.input(1):

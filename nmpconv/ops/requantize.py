@@ -19,8 +19,8 @@ from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, Origins
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 _PAIRS = {"Min": "minimum", "Max": "maximum"}
 FLOAT_MIN, FLOAT_MAX = -3.4028234663852886e38, 3.4028234663852886e38  # what exporters write for "no bound"
@@ -41,7 +41,7 @@ class Requantize(Op):
     elementwise = True
     homogeneous = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Relu, Clip, and Min or Max with one number; other tensors are compared two at a time.
 
         QuantizeLinear and DequantizeLinear in pairs tell the range of a tensor.
@@ -110,7 +110,7 @@ class Requantize(Op):
             yield single(self, f"clamp/int{bits}", RequantizeParams(), [x], grid(bits, -4, lo=0, hi=96))
             yield single(self, f"scalar/int{bits}", RequantizeParams(), [fed("scalar", (), bits, -4)], grid(bits, -3))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         to.node("Identity", node.inputs, node.outputs[0])
 
 
@@ -119,7 +119,7 @@ def requantize(name: str, x: str, y: str) -> Node:
     return Node(Requantize.name, name, (x,), (y,), RequantizeParams())
 
 
-def _lower_quantize(node: OnnxNode, to: Importer) -> None:
+def _lower_quantize(node: OnnxNode, to: GraphBuilder) -> None:
     """The grid is noted, the rounding left out. A range from 0 on also saturates: it may be what is left of a Relu."""
     x, grid = to.value(node.input(0)), _grid(node, to)
     to.annotate(x, grid)
@@ -129,7 +129,7 @@ def _lower_quantize(node: OnnxNode, to: Importer) -> None:
     to.rename_integers(node.outputs[0], x, grid)
 
 
-def _lower_narrowed(node: OnnxNode, to: Importer, grid: Given) -> None:
+def _lower_narrowed(node: OnnxNode, to: GraphBuilder, grid: Given) -> None:
     """A Clip of integers, as models with fewer bits than the type have it: the same grid with narrower ends."""
     ends = [to.array(name, "bound").item() if name else None for name in (node.input(1), node.input(2))]
     lo, hi = (default if end is None else int(end) for end, default in zip(ends, (-(2**31), 2**31), strict=True))
@@ -142,7 +142,7 @@ def _lower_narrowed(node: OnnxNode, to: Importer, grid: Given) -> None:
     to.rename_integers(node.outputs[0], x, found)
 
 
-def _lower_dequantize(node: OnnxNode, to: Importer) -> None:
+def _lower_dequantize(node: OnnxNode, to: GraphBuilder) -> None:
     x = to.value(node.input(0))
     grid = to.grid_of(node.input(0))
     if grid is None:
@@ -159,7 +159,7 @@ def _lower_dequantize(node: OnnxNode, to: Importer) -> None:
     to.rename(node.outputs[0], x)
 
 
-def _grid(node: OnnxNode, to: Importer, dtype: str = "") -> Given:
+def _grid(node: OnnxNode, to: GraphBuilder, dtype: str = "") -> Given:
     """dtype: of the integers, where the node does not say."""
     scales = to.array(node.input(1), "scale").astype(np.float64)
     if kind := node.integer("output_dtype", 0):

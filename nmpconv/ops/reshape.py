@@ -18,8 +18,8 @@ from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Reshape(Op):
     monotone = True
     head = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Everything that changes at most the shape: the new one is computed here, from constants and known shapes."""
         x, shape = to.shaped(node.input(0))
         if node.op_type == "Cast" and node.integer("to", 1) not in _FLOAT_TYPES:
@@ -91,7 +91,7 @@ class Reshape(Op):
                 name = f"{by(old)}-{by(new)}/int{bits}"
                 yield single(self, name, ReshapeParams(new), [fed(name, old, bits, -3)], grid(bits, -3))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         to.node("Reshape", (node.inputs[0], to.shape(node.params.shape)), node.outputs[0])
 
 
@@ -99,7 +99,7 @@ _BOOL = 9
 _FLOAT_TYPES = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}  # of onnx.TensorProto.DataType
 
 
-def _reshape(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+def _reshape(node: OnnxNode, to: GraphBuilder, shape: Sequence[int]) -> tuple[int, ...]:
     """0 copies the input's size (unless allowzero), -1 takes what is left."""
     asked = to.integers(node.input(1), "shape")
     zero = not node.integer("allowzero", 0)
@@ -111,36 +111,36 @@ def _reshape(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, .
     return tuple(sizes)
 
 
-def _flatten(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+def _flatten(node: OnnxNode, to: GraphBuilder, shape: Sequence[int]) -> tuple[int, ...]:
     axis = node.integer("axis", 1)
     axis = len(shape) if axis == len(shape) else node.axis(axis, len(shape))
     return prod(shape[:axis]), prod(shape[axis:])
 
 
-def _squeeze(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+def _squeeze(node: OnnxNode, to: GraphBuilder, shape: Sequence[int]) -> tuple[int, ...]:
     axes = _axes(node, to, len(shape)) or [axis for axis, size in enumerate(shape) if size == 1]
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
-def _unsqueeze(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+def _unsqueeze(node: OnnxNode, to: GraphBuilder, shape: Sequence[int]) -> tuple[int, ...]:
     count = len(node.integers("axes") or ()) or to.array(node.input(1), "axes").size
     axes, rest = _axes(node, to, len(shape) + count), iter(shape)
     return tuple(1 if axis in axes else next(rest) for axis in range(len(shape) + count))
 
 
-def _axes(node: OnnxNode, to: Importer, rank: int) -> tuple[int, ...]:
+def _axes(node: OnnxNode, to: GraphBuilder, rank: int) -> tuple[int, ...]:
     """An attribute before opset 13, an input since."""
     axes = node.integers("axes") or (to.integers(node.input(1), "axes") if node.input(1) else ())
     return node.axes(axes, rank, once=node.op_type != "Squeeze")
 
 
-def _same(node: OnnxNode, to: Importer, shape: Sequence[int]) -> tuple[int, ...]:
+def _same(node: OnnxNode, to: GraphBuilder, shape: Sequence[int]) -> tuple[int, ...]:
     if node.input(2) and to.array(node.input(2), "training_mode").any():
         raise Unsupported("training mode", hint="an export in inference mode")
     return tuple(shape)
 
 
-def _lower_cast(node: OnnxNode, to: Importer, x: str) -> None:
+def _lower_cast(node: OnnxNode, to: GraphBuilder, x: str) -> None:
     """To bool: whether it is not 0. To integers: what is whole already."""
     if node.integer("to", 1) == _BOOL:
         zero = to.const(np.zeros((1,) * len(to[x].shape)), "")

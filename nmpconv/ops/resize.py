@@ -20,8 +20,8 @@ from nmpconv.ops.rules import rank
 from nmpconv.ops.traits import Limit, Origins, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 # Legal e_y - e_x: the shift 2 * WEIGHT_BITS + e_y - e_x is never to the left.
 RISE_MIN, RISE_MAX = -2 * WEIGHT_BITS, SHIFT_MAX - 2 * WEIGHT_BITS
@@ -52,7 +52,7 @@ class Resize(Op):
     homogeneous = True
     head = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Nearest neighbours are gathered, one axis after the other; everything else is a weighted sum."""
         x = to.value(node.input(0))
         shape = to[x].shape
@@ -132,7 +132,7 @@ class Resize(Op):
                 self, f"rise/{rise}", params, [fed("x", shape, 16, 0)], grid(16, rise, lo=-20000), quantize=True
             )
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p, (_, height, width, _) = node.params, graph[node.inputs[0]].shape
         tall = to.const(_dense(p.taps_h, p.rows, p.row_weights, height))
         wide = to.const(np.ascontiguousarray(_dense(p.taps_w, p.columns, p.column_weights, width).T))
@@ -191,7 +191,7 @@ def nearest_indices(
 SIDE_MAX = 2**20  # longer axes are none of images
 
 
-def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[int], list[float]]:
+def _target(node: OnnxNode, to: GraphBuilder, shape: tuple[int, ...]) -> tuple[list[int], list[float]]:
     """(sizes, scales) of all axes: from scales or sizes, which are an attribute, an input, or for some axes only."""
     at = 1 if node.opset < 11 else 2
     scales = to.array(node.input(at), "scales").ravel() if node.input(at) else node.attributes.get("scales", ())
@@ -224,7 +224,7 @@ def _target(node: OnnxNode, to: Importer, shape: tuple[int, ...]) -> tuple[list[
 
 
 def _lower_weighted(
-    node: OnnxNode, to: Importer, mode: str, places: Sequence[np.ndarray | None], scales: Sequence[float]
+    node: OnnxNode, to: GraphBuilder, mode: str, places: Sequence[np.ndarray | None], scales: Sequence[float]
 ) -> None:
     if any(place is not None for place in places[:2]):
         raise Unsupported(f"mode {mode} over the batch or the channels", hint="over H and W of [N,C,H,W]")

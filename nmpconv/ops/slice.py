@@ -17,8 +17,8 @@ from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Slice(Op):
     monotone = True
     head = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Split and a Gather of evenly spaced indices are slices too; any other Gather is one."""
         x = to.value(node.input(0))
         shape = to[x].shape
@@ -97,7 +97,7 @@ class Slice(Op):
         x = fed("batch", (4, 3), 8, -3)
         yield single(self, "batch", SliceParams((0, 0), (1, 1), (1, 3)), [x], grid(8, -3))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p, shape = node.params, graph[node.inputs[0]].shape
         axes = [i for i, size in enumerate(shape) if (p.starts[i], p.steps[i], p.sizes[i]) != (0, 1, size)]
         starts, steps = [p.starts[i] for i in axes], [p.steps[i] for i in axes]
@@ -108,7 +108,7 @@ class Slice(Op):
         to.node("Slice", (node.inputs[0], *operands), node.outputs[0])
 
 
-def _emit(to: Importer, x: str, ranges: Sequence[range], output: str) -> str:
+def _emit(to: GraphBuilder, x: str, ranges: Sequence[range], output: str) -> str:
     """The block of x that has these indices along each axis; x itself when that is all of it."""
     if all(r == range(size) for r, size in zip(ranges, to[x].shape, strict=True)):
         if output:
@@ -127,7 +127,7 @@ def _along(shape: Sequence[int], axis: int, indices: range) -> list[range]:
     return [indices if i == axis else range(size) for i, size in enumerate(shape)]
 
 
-def _ranges(node: OnnxNode, to: Importer, shape: Sequence[int]) -> list[range]:
+def _ranges(node: OnnxNode, to: GraphBuilder, shape: Sequence[int]) -> list[range]:
     """Attributes before opset 10, inputs since; bounds count from the end when negative and stop at it when beyond."""
     if node.opset < 10:
         starts, ends = node.integers("starts") or (), node.integers("ends") or ()
@@ -145,7 +145,7 @@ def _ranges(node: OnnxNode, to: Importer, shape: Sequence[int]) -> list[range]:
     return ranges
 
 
-def _lower_split(node: OnnxNode, to: Importer, x: str) -> None:
+def _lower_split(node: OnnxNode, to: GraphBuilder, x: str) -> None:
     shape = to[x].shape
     axis, count = node.axis(node.integer("axis", 0), len(shape)), len(node.outputs)
     sizes = to.integers(node.input(1), "split") if node.input(1) else node.integers("split")
@@ -161,7 +161,7 @@ def _lower_split(node: OnnxNode, to: Importer, x: str) -> None:
         start += size
 
 
-def _lower_gather(node: OnnxNode, to: Importer, x: str) -> None:
+def _lower_gather(node: OnnxNode, to: GraphBuilder, x: str) -> None:
     shape = to[x].shape
     axis = node.axis(node.integer("axis", 0), len(shape))
     indices = to.array(node.input(1), "index")

@@ -24,8 +24,8 @@ from nmpconv.ops.rules import vector, within
 from nmpconv.ops.traits import Bounds, Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 AXIS_MAX = 65536  # legal length of the axis
 HIDES = -1e3  # numbers up to this one are masks
@@ -49,7 +49,7 @@ class Softmax(Op):
     restrictions = f"an axis of at most {AXIS_MAX}"
     onnx = ("Softmax", "LogSoftmax")
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Before opset 13 all axes from ``axis`` on are one."""
         x = to.value(node.input(0))
         shape = to[x].shape
@@ -144,15 +144,15 @@ class Softmax(Op):
             yield single(self, f"output/{e_y}", SoftmaxParams(1), [x], grid(16, e_y), quantize=True)
         yield single(self, "long", SoftmaxParams(1), [fed("long", (1, 1100, 2), 16, -12)], grid(16, -15), quantize=True)
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         to.node("Softmax", node.inputs, node.outputs[0], axis=node.params.axis)
 
 
-def _softmax(to: Importer, x: str, axis: int, output: str) -> str:
+def _softmax(to: GraphBuilder, x: str, axis: int, output: str) -> str:
     return to.emit("softmax", (x,), SoftmaxParams(axis), output)
 
 
-def _log_softmax(to: Importer, x: str, axis: int, output: str) -> str:
+def _log_softmax(to: GraphBuilder, x: str, axis: int, output: str) -> str:
     """d - log(sum of exp(d)), d = x - max(x)."""
     shape = to[x].shape
     last = (*(i for i in range(len(shape)) if i != axis), axis)

@@ -14,7 +14,8 @@ from nmpconv.ops.op import with_constants
 from nmpconv.ops.traits import Origins
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
+    from nmpconv.ops.builders import GraphBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 class Sub(Aligned):
@@ -37,7 +38,7 @@ class Sub(Aligned):
         data = {i: v.data.astype(np.float64) + moves[i] for i, v in enumerate(graph.ins(node)) if v.data is not None}
         return with_constants(node, graph, {i: ("operand", array) for i, array in data.items() if moves[i]})
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """A constant is subtracted by adding its negative, which may merge into a layer."""
         left, right = node.inputs
         if to.is_const(right):
@@ -49,7 +50,7 @@ class Sub(Aligned):
             to.emit("sub", pair, AlignedParams(), node.outputs[0], clamp=clamp)
 
 
-def _remainder(to: Importer, a: str, b: str) -> tuple[float, float] | None:
+def _remainder(to: GraphBuilder, a: str, b: str) -> tuple[float, float] | None:
     """Bounds of a - n * floor(a / n)."""
     product = to.maker(b)
     quotient = to.maker(product.inputs[0]) if product is not None and product.op == "mul" else None

@@ -25,7 +25,7 @@ from nmpconv.ops.rules import rank, vector
 from nmpconv.ops.traits import Bounds, Limit, Origins, Rule, computed, unfit
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import OnnxBuilder
 
 SUM_BITS = 62  # |S| is at most 2 to this power
 PLACE_BITS = 16  # of a place within a piece
@@ -260,7 +260,7 @@ class SumLookup(Op):
         params = SumLookupParams(composed=(("add", "x", 1e-3), (function, 0)), squared=squared, groups=groups)
         return single(self, name, params, operands, grid(bits[1], 5 - bits[1]), quantize=True)
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         x, p, weights = node.inputs[0], node.params, graph[node.inputs[1]].data
         assert weights is not None
         outputs, k = weights.shape

@@ -16,8 +16,8 @@ from nmpconv.ops.op import Case, Op, QArray, check_same_grid
 from nmpconv.ops.traits import Rule
 
 if TYPE_CHECKING:
-    from nmpconv.frontend.onnx import Importer, OnnxNode
-    from nmpconv.frontend.to_onnx import Exporter
+    from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
+    from nmpconv.ops.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Transpose(Op):
     monotone = True
     head = True
 
-    def lower(self, node: OnnxNode, to: Importer) -> None:
+    def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         if node.op_type != "Transpose":
             return _lower_blocks(node, to)
         x, shape = to.shaped(node.input(0))
@@ -85,11 +85,11 @@ class Transpose(Op):
             six = fed("six", (2, 3, 1, 4, 2, 3), bits, -3)
             yield single(self, f"six/int{bits}", TransposeParams((5, 3, 0, 2, 4, 1)), [six], grid(bits, -3))
 
-    def export(self, node: Node, graph: Graph, to: Exporter) -> None:
+    def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         to.transpose(node.inputs[0], node.params.perm, node.outputs[0])
 
 
-def _lower_blocks(node: OnnxNode, to: Importer) -> None:
+def _lower_blocks(node: OnnxNode, to: GraphBuilder) -> None:
     """DepthToSpace and SpaceToDepth as reshape, transpose, reshape in NHWC."""
     b, mode = node.integer("blocksize", 1), node.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):

@@ -38,9 +38,11 @@ TOOLS = {
     r"\bgcc ": "gcc",
     r"\bflatc ": "flatc",
     r"\bcmake ": "cmake",
+    r"\bopenssl ": "openssl",
     r"device build mps2|sim:mps2": "arm-none-eabi-gcc",
     r"sim:mps2": "qemu-system-arm",
 }
+HEADERS = {r"-lsodium\b": "/usr/include/sodium.h"}
 GRU = """(float[1,1,4] x, float[1,1,6] h_in) => (float[1,1,6] h_out, float[1,1,3] y)
   <float[1,18,4] w, float[1,18,6] r, float[1,36] b, float[6,3] o> {
   s, h_out = GRU<hidden_size=6>(x, w, r, b, , h_in)  y = MatMul(h_out, o)
@@ -119,6 +121,7 @@ BEGIN: dict[str, Callable[[Shell], None]] = {
     "docs/python.md": of_usage,
     "docs/reference/tools.md": of_schema,
     "docs/reports.md": of_usage,
+    "docs/signing.md": copy("shapes"),
     "docs/streams.md": of_usage,
     "docs/tutorials/accuracy.md": copy("shapes"),
     "docs/tutorials/audio.md": of_audio,
@@ -172,10 +175,12 @@ def run(shell: Shell, shown: Shown) -> str:
 
 # The page that everyone reads first is among the quick tests.
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "README.md")) for n in BEGIN])
-def test_commands(name: str, shell: Shell, need_tool: Callable[..., str]) -> None:
-    for pattern, tool in TOOLS.items():
-        if any(re.search(pattern, shown.command) for shown in of_page(name) if not elsewhere(shown.command)):
-            need_tool(tool)
+def test_commands(name: str, shell: Shell, need_tool: Callable[..., str], need_file: Callable[[str], None]) -> None:
+    here = [shown.command for shown in of_page(name) if not elsewhere(shown.command)]
+    for needs, find in ((TOOLS, need_tool), (HEADERS, need_file)):
+        for pattern, what in needs.items():
+            if any(re.search(pattern, command) for command in here):
+                find(what)
     BEGIN[name](shell)
     wrong = []
     for block in DOCUMENTS[name]:

@@ -25,7 +25,7 @@ from nmpconv.frontend.expand import (
     volumes,
 )
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 
 # By ONNX op type, with the domain before a dot where it is not ONNX's own.
 ALWAYS: Mapping[str, node_builder.Expansion] = {

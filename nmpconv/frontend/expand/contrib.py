@@ -5,7 +5,7 @@ from __future__ import annotations
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.functions import rms_norm
 from nmpconv.frontend.expand.node_builder import Body, Expansion
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 
 _ACTIVATIONS = {  # activation: its attributes in the order of activation_params
     "Relu": (),

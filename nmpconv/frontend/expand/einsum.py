@@ -8,7 +8,7 @@ import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.frontend.expand.node_builder import Body
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 
 
 def einsum(node: OnnxNode, body: Body) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from nmpconv.errors import Invalid
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.ops.conv_transpose import transposed_padding
+from nmpconv.ops.onnx_node import OnnxNode
 
 
 def _is_computed(node: OnnxNode, to: Importer) -> bool:

@@ -11,7 +11,7 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.expand.powers import LEAST
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 
 
 def sign(node: OnnxNode, body: Body) -> None:

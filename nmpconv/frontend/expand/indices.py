@@ -10,7 +10,7 @@ from onnx import TensorProto
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 
 ELEMENTS_MAX = 2**24  # of an index that is computed here
 

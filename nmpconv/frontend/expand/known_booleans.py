@@ -6,7 +6,7 @@ import numpy as np
 
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 from nmpconv.ops.traits import Bounds
 
 Truth = bool | None  # None: it depends on the data

@@ -15,8 +15,8 @@ import numpy as np
 
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.to_float32 import REALS
+from nmpconv.ops.onnx_node import OnnxNode
 from nmpconv.ops.softmax import HIDES, MASKED, OPEN
 
 _MOVES = ("Cast", "Reshape", "Identity", "Transpose", "Squeeze", "Unsqueeze")

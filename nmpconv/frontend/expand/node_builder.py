@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.to_float32 import NARROW
+from nmpconv.ops.onnx_node import OnnxNode
 
 Operand = str | np.ndarray | float
 

@@ -9,8 +9,8 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.ops.normalize import COUNT_MAX
+from nmpconv.ops.onnx_node import OnnxNode
 
 
 def lp_pool(node: OnnxNode, body: Body) -> None:

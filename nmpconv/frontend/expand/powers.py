@@ -7,7 +7,7 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 
 LEAST = 2.0**-40  # stands for 0, which has no logarithm
 FEW = 8  # constant exponents of which each becomes a power of its own

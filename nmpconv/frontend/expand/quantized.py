@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.ir import Given
+from nmpconv.ops.onnx_node import OnnxNode
 
 PORTS = ("int8", "uint8", "int16", "uint16")  # types that an input keeps
 _MOVES = ("reshape", "transpose", "slice")

@@ -14,7 +14,7 @@ import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.frontend.expand.node_builder import Body
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 
 STEPS_MAX = 1024  # of time, in both directions together
 Activation = Callable[[str], str]

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.node_builder import Body
-from nmpconv.frontend.node import OnnxNode
 from nmpconv.frontend.read import OPSET_MAX
 from nmpconv.frontend.to_float32 import NARROW
+from nmpconv.ops.onnx_node import OnnxNode
 
 
 def inlined(node: OnnxNode, body: Body) -> None:

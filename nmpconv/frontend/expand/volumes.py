@@ -9,7 +9,7 @@ import numpy as np
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
-from nmpconv.frontend.node import OnnxNode
+from nmpconv.ops.onnx_node import OnnxNode
 
 RANK = 5
 
