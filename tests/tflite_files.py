@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import flatbuffers
 import numpy as np
 
-from nmpconv.frontend.tflite.schema import CUSTOM, IDENTIFIER, OPERATORS, OPTIONS, TABLES, TYPES
+from nmpconv.frontend.tflite.tflite_schema import CUSTOM, IDENTIFIER, OPERATORS, OPTIONS, TABLES, TYPES
 
 _VERSIONS = {"BROADCAST_TO": 2}  # that LiteRT has
 _WRITE = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import nmpconv
-from nmpconv.api import keywords, project
+from nmpconv.api import keyword_checks, project
 from nmpconv.api.project import Gate, Measurements, Project, ProjectTarget
 from nmpconv.base import verdict
 from nmpconv.base.files import read_file, read_text, write_file
@@ -46,7 +46,7 @@ class Built:
         return tuple(gate for gate in self.gates if not gate.met)
 
 
-@keywords.forgiving()
+@keyword_checks.forgiving()
 def build(
     project_file: str | PathLike[str] | None = None,
     *,
@@ -63,7 +63,7 @@ def build(
     InputError, UsageError, what `nmpconv.convert` raises, and DeviceError where instructions are to be counted and
     cannot be.
     """
-    keywords.check(build, {"force": force, "progress": progress})
+    keyword_checks.check(build, {"force": force, "progress": progress})
     path = Path(project_file or ".")
     progress = reporter(progress)
     found = project.read(project.find(path) if path.is_dir() else path)
@@ -171,7 +171,7 @@ def _check(found: Project, target: ProjectTarget) -> None:
             hint = f"keywords of nmpconv.convert: {', '.join(allowed)}"
             raise InputError(f"{key!r} of {target.name!r} is no option", where=str(found.path), hint=hint)
         try:
-            keywords.check(convert, keywords.plain(convert, _plain({key: target.options[key]})))
+            keyword_checks.check(convert, keyword_checks.plain(convert, _plain({key: target.options[key]})))
         except UsageError as error:
             about = {"hint": error.hint, "found": error.found, "allowed": error.allowed}
             message = f"{key} of {target.name!r}: {error.message}"

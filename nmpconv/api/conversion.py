@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpconv.api import forms
 from nmpconv.api.file_argument import sources
-from nmpconv.api.keywords import taking
+from nmpconv.api.keyword_checks import taking
 from nmpconv.api.log import log
 from nmpconv.api.models import on_disk
 from nmpconv.api.pages import of_conversion

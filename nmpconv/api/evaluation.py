@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpconv.api import forms
 from nmpconv.api.file_argument import NmpFile, net_of, sources
-from nmpconv.api.keywords import FREE, check, forgiving
+from nmpconv.api.keyword_checks import FREE, check, forgiving
 from nmpconv.api.log import log
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, reporter, silent

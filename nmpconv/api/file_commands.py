@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, overload
 
 from nmpconv.api.file_argument import NmpFile, data_of, net_of, sources
-from nmpconv.api.keywords import check, forgiving
+from nmpconv.api.keyword_checks import check, forgiving
 from nmpconv.base.files import write_folder
 from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.conversion.option_types import Target

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpconv.api.file_argument import NmpFile, data_of, sources
-from nmpconv.api.keywords import check, forgiving
+from nmpconv.api.keyword_checks import check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.verdict import Verdict

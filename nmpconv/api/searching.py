@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nmpconv import bisection
 from nmpconv.api.file_argument import NmpFile, data_of, sources
 from nmpconv.api.file_commands import bench
-from nmpconv.api.keywords import FREE, check, forgiving
+from nmpconv.api.keyword_checks import FREE, check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.files import write_folder
 from nmpconv.base.progress import Progress, reporter, silent

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 
-from nmpconv.api.keywords import forgiving
+from nmpconv.api.keyword_checks import forgiving
 from nmpconv.data.images import guess_layout
 from nmpconv.frontend.read import read
 

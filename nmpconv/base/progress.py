@@ -8,7 +8,7 @@ Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 def reporter(progress: Progress | bool | None) -> Progress:
-    """The function to call: `silent` without one. True stands for bars, which `api.keywords` puts in its place."""
+    """The function to call: `silent` without one. True: `api.keyword_checks` puts bars in its place."""
     return progress if callable(progress) else silent
 
 

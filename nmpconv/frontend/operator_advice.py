@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 
 from nmpconv.frontend.read import DEFAULT_DOMAINS
-from nmpconv.frontend.tflite.writer import DOMAIN
+from nmpconv.frontend.tflite.onnx_writer import DOMAIN
 
 _QCDQ = "an export with QuantizeLinear, Clip and DequantizeLinear (Brevitas: export_onnx_qcdq)"
 _OPTIMIZED = "an export without onnxruntime's optimizer"

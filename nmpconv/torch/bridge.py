@@ -16,7 +16,7 @@ from torch import nn
 from nmpconv.api import forms
 from nmpconv.api.conversion import Converted
 from nmpconv.api.file_argument import sources
-from nmpconv.api.keywords import taking
+from nmpconv.api.keyword_checks import taking
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import reporter
 from nmpconv.base.workers import Here

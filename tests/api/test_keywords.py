@@ -15,7 +15,7 @@ import pytest
 from typer.models import OptionInfo
 
 import nmpconv
-from nmpconv.api.keywords import BOUNDS, FREE, check, forgiving, kind_of, plain
+from nmpconv.api.keyword_checks import BOUNDS, FREE, check, forgiving, kind_of, plain
 from nmpconv.cli import whole_app
 from nmpconv.cli.flags import OLDER
 from nmpconv.errors import UsageError

@@ -17,7 +17,7 @@ import nmpconv
 from nmpconv.errors import InputError, NmpError, UnsupportedModel
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.tflite import to_onnx
-from nmpconv.frontend.tflite.schema import OPERATORS, OPTIONS, TABLES, TYPES
+from nmpconv.frontend.tflite.tflite_schema import OPERATORS, OPTIONS, TABLES, TYPES
 from nmpconv.ir import Given
 
 # Numbers: of the results' integers, how many may be off by more than a step; dB where they are reals.

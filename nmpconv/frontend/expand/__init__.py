@@ -14,14 +14,14 @@ from nmpconv.frontend.expand import (
     known_booleans,
     masks,
     node_builder,
+    onnx_functions,
     pads,
     pooling,
     powers,
     quantized,
     recurrent,
-    schema,
-    sequences,
     spectra,
+    tensor_lists,
     volumes,
 )
 from nmpconv.frontend.importer import Importer
@@ -37,8 +37,8 @@ ALWAYS: Mapping[str, node_builder.Expansion] = {
     **indices.ALWAYS,
     **pooling.ALWAYS,
     **recurrent.ALWAYS,
-    **schema.ALWAYS,
-    **sequences.ALWAYS,
+    **onnx_functions.ALWAYS,
+    **tensor_lists.ALWAYS,
     **spectra.ALWAYS,
 }
 # Of op types that ops lower themselves: forms (when, expansion) that they cannot, the first that applies.

@@ -8,9 +8,9 @@ from onnx import helper
 from nmpconv.errors import InputError, Unsupported
 from nmpconv.frontend.tflite.blocks import INSIDE
 from nmpconv.frontend.tflite.model import Operator, TfliteModel, parse
+from nmpconv.frontend.tflite.onnx_writer import DOMAIN, OperatorCall, Writer
 from nmpconv.frontend.tflite.operators import WRITERS
-from nmpconv.frontend.tflite.schema import IDENTIFIER
-from nmpconv.frontend.tflite.writer import DOMAIN, OperatorCall, Writer
+from nmpconv.frontend.tflite.tflite_schema import IDENTIFIER
 
 OPSET, OPSET_INT16 = 20, 21  # of Gelu; of QuantizeLinear to 16 bits
 IR_VERSION = 9  # of opset 20

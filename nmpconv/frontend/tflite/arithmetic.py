@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write, chain, passed, same
-from nmpconv.frontend.tflite.writer import OperatorCall
 
 L2_LEAST = 1e-6  # of a length that is divided by; source: LiteRT, reference L2Normalization
 

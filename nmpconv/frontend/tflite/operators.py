@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nmpconv.frontend.tflite import arithmetic, blocks, products, rearranging, recurrent, windows
+from nmpconv.frontend.tflite import arithmetic, blocks, products, rearranging, recurrent_layers, windows
 from nmpconv.frontend.tflite.rows import Write
 
 WRITERS: Mapping[str, Write] = {
@@ -12,6 +12,6 @@ WRITERS: Mapping[str, Write] = {
     **blocks.ROWS,
     **products.ROWS,
     **rearranging.ROWS,
-    **recurrent.ROWS,
+    **recurrent_layers.ROWS,
     **windows.ROWS,
 }

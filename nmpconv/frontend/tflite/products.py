@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write
-from nmpconv.frontend.tflite.writer import OperatorCall
 
 
 def fully_connected(call: OperatorCall) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write, same
-from nmpconv.frontend.tflite.writer import OperatorCall
 
 _END = 2**31 - 1  # of a slice: whatever the size is
 _SYMMETRIC = 1  # of MIRROR_PAD, whose other mode is REFLECT

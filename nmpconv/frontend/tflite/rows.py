@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nmpconv.frontend.tflite.writer import OperatorCall
+from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 
 Write = Callable[[OperatorCall], str | Sequence[str]]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write
-from nmpconv.frontend.tflite.schema import PADDINGS
-from nmpconv.frontend.tflite.writer import OperatorCall
+from nmpconv.frontend.tflite.tflite_schema import PADDINGS
 
 
 def _padding(call: OperatorCall) -> str:

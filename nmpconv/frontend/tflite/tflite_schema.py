@@ -12,7 +12,7 @@ from typing import NamedTuple
 IDENTIFIER = b"TFL3"
 
 
-class Field(NamedTuple):
+class TableField(NamedTuple):
     """type: of a number, "string", or of a table. default: of a number."""
 
     slot: int
@@ -21,13 +21,13 @@ class Field(NamedTuple):
     default: int
 
 
-def _fields(text: str) -> Iterator[tuple[str, Field]]:
+def _fields(text: str) -> Iterator[tuple[str, TableField]]:
     """Fields as "name:type=default"; "-" for a slot that is not read, "[type]" for a vector."""
     for slot, part in enumerate(text.split()):
         if part != "-":
             name, _, kind = part.partition(":")
             kind, _, default = kind.partition("=")
-            yield name, Field(slot, kind.strip("[]"), kind.startswith("["), int(default or 0))
+            yield name, TableField(slot, kind.strip("[]"), kind.startswith("["), int(default or 0))
 
 
 _TABLES = {
@@ -84,7 +84,7 @@ _TABLES = {
     "time_major:bool",
     "UnpackOptions": "num:int axis:int",
 }
-TABLES: dict[str, dict[str, Field]] = {name: dict(_fields(text)) for name, text in _TABLES.items()}
+TABLES: dict[str, dict[str, TableField]] = {name: dict(_fields(text)) for name, text in _TABLES.items()}
 
 # Numbers of the union of options.
 OPTIONS = {

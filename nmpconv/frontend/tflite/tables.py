@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.errors import InputError
-from nmpconv.frontend.tflite.schema import TABLES, Field
+from nmpconv.frontend.tflite.tflite_schema import TABLES, TableField
 
 SHARED = 4  # times the file's bytes, that may be read in all: tables can share their parts
 _FORMATS = {
@@ -100,7 +100,7 @@ class FlatTable:
         place = self._place(TABLES[self._kind][name])
         return None if place is None else FlatTable(self._file, kind, self._file.follow(place))
 
-    def _place(self, field: Field) -> int | None:
+    def _place(self, field: TableField) -> int | None:
         entry = 4 + 2 * field.slot
         offset = _unsigned16(self._file, self._vtable + entry) if entry + 2 <= self._size else 0
         return self._at + offset if offset else None

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.errors import InputError, Unsupported
 from nmpconv.frontend.tflite.model import ABSENT, Grid, Operator, Tensor, TfliteModel
-from nmpconv.frontend.tflite.schema import ACTIVATIONS
+from nmpconv.frontend.tflite.tflite_schema import ACTIVATIONS
 
 DOMAIN = "tflite"  # of operators that could not be written
 QUANTIZED = ("int8", "uint8", "int16")

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write
-from nmpconv.frontend.tflite.schema import ACTIVATIONS
-from nmpconv.frontend.tflite.writer import OperatorCall
+from nmpconv.frontend.tflite.tflite_schema import ACTIVATIONS
 
 _TANH = ACTIVATIONS.index("TANH")
 _INPUT, _RECURRENT, _BIASES = (1, 5, 12)  # the first of four inputs, of the gates i, f, c, o
