@@ -158,3 +158,8 @@ def test_classes_have_names_of_their_own() -> None:
     classes = [(node.name, path) for path, node in documented() if isinstance(node, ast.ClassDef)]
     names = Counter(name for name, path in classes if path.parts[0] == "nmpconv" and path.name != "_schema.py")
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_modules_have_names_of_their_own() -> None:
+    names = Counter(path.name for path in (ROOT / "nmpconv").rglob("*.py"))
+    assert {name for name, count in names.items() if count > 1} == {"__init__.py"}

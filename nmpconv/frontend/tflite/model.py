@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv.errors import InputError
 from nmpconv.frontend.local_functions import NODES_MAX
-from nmpconv.frontend.tflite.tables import File, FlatTable
+from nmpconv.frontend.tflite.flat_tables import File, FlatTable
 from nmpconv.frontend.tflite.tflite_schema import CUSTOM, OPERATORS, OPTIONS, TYPES
 
 RANK_MAX = 8  # of LiteRT's kernels
