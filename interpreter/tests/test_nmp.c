@@ -125,6 +125,7 @@ static void compare(nmp_net *net, fb_vector outputs, const char *what) {
   }
 }
 
+/* ops: how many there are, to run them one by one, too; 0 for whole runs alone. */
 static void test_vectors(nmp_net *net, const nmp_model *m, uint32_t ops, size_t threads) {
   fb_vector vectors = fb_model_test_vectors(m->root);
   expect(vectors.count > 0, "the file has test vectors");
@@ -134,6 +135,9 @@ static void test_vectors(nmp_net *net, const nmp_model *m, uint32_t ops, size_t 
     feed(net, inputs);
     expect(nmp_run(net) == NMP_OK, "a run");
     compare(net, outputs, "outputs of a run");
+    if (ops == 0) {
+      continue;
+    }
     feed(net, inputs);
     for (uint32_t i = 0; i < ops; i++) {
       expect(nmp_set_threads(net, i, 1 + (i + v) % threads) == NMP_OK, "threads of an op");
@@ -172,7 +176,7 @@ static void test_copy(nmp_net *net, const nmp_model *m, const nmp_info *info, si
   }
   memset(arena, 0x5a, size);
   free(arena);
-  test_vectors(net, m, info->ops, threads);
+  test_vectors(net, m, 0, threads);
 #else
   (void)net;
   (void)m;
