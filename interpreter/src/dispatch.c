@@ -39,6 +39,7 @@ static const level levels[] = {
     {NMP_LEVEL, 0, fill_level},
 #endif
 #ifdef NMP_X86
+    {"sse41", NMP_SSE41, nmp_kernels_sse41},
     {"avx2", NMP_AVX2, nmp_kernels_avx2},
     {"avxvnni", NMP_AVXVNNI, nmp_kernels_avxvnni},
     {"avx512vnni", NMP_AVX512VNNI, nmp_kernels_avx512vnni},

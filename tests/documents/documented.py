@@ -37,7 +37,7 @@ SECONDS = 300
 FENCE = re.compile(r"(`{3,})(\S*)$")
 NAMED = re.compile(r"`([\w./-]+)`:$")
 TIME = re.compile(r"(?<![\w.])\d+(\.\d+)? ?(s|ms|us|ns)\b")
-LEVEL = re.compile(r"\b(portable|avx2|avxvnni|avx512vnni|amx|avx512vbmi|neon|neondot|i8mm)\b")
+LEVEL = re.compile(r"\b(portable|sse41|avx2|avxvnni|avx512vnni|amx|avx512vbmi|neon|neondot|i8mm)\b")
 DRAWN = re.compile(r"[#█▉▊▋▌▍▎▏]+")
 NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,7 @@ def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, kernels:
 
 # What /proc/cpuinfo calls the instructions that a level needs, of x86-64 and AArch64.
 NEEDED = {
+    "sse41": {"sse4_1", "ssse3"},
     "avx2": {"avx2", "pclmulqdq"},
     "avxvnni": {"avx2", "pclmulqdq", "avx_vnni"},
     "avx512vnni": {"avx2", "pclmulqdq", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
@@ -59,6 +61,19 @@ def test_every_level_is_portable(check_kernels: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith(" 0 differ\n")
     assert [line.split(",")[0] for line in done.stdout.splitlines()[:-1]] == interpreter.cpus()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the program is of x86-64")
+@pytest.mark.parametrize(("cpu", "levels"), [("core2duo", ["portable"]), ("Penryn", ["portable", "sse41"])])
+def test_cpus_without_avx(check_kernels: Path, need_tool: Callable[..., str], cpu: str, levels: list[str]) -> None:
+    """SSSE3 alone, and SSE4.1 without SSE4.2 and PCLMUL."""
+    emulated = [need_tool("qemu-x86_64"), "-cpu", cpu, check_kernels]
+    done = subprocess.run([*emulated, *levels[1:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(" 0 differ\n")
+    assert [line.split(",")[0] for line in done.stdout.splitlines()[:-1]] == (levels[1:] or levels)
+    above = subprocess.run([*emulated, "avx2"], capture_output=True, text=True, check=False)
+    assert (above.returncode, above.stderr) == (2, "there is no CPU level 'avx2' here\n")
 
 
 @pytest.mark.skipif("avx2" not in interpreter.cpus(), reason="AMX is of x86-64")

@@ -4,7 +4,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-NMP_ISA_BEGIN(NMP_ISA_AVX2)
+NMP_ISA_BEGIN(NMP_ISA_PCLMUL)
 
 typedef __m128i block;
 

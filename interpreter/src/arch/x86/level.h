@@ -11,11 +11,13 @@
 #define NMP_X86
 
 /* Bits of nmp_x86_features. */
-#define NMP_AVX2 1u       /* with PCLMUL */
-#define NMP_AVXVNNI 2u    /* the dot products of VNNI, 256 bits, VEX */
-#define NMP_AVX512VNNI 4u /* F, BW, DQ, VL and VNNI */
-#define NMP_AVX512VBMI 8u /* permutes bytes; no level of its own */
-#define NMP_AMXINT8 16u   /* tiles of bytes, where the operating system lets this process use them */
+#define NMP_SSE41 1u       /* with SSSE3 */
+#define NMP_PCLMUL 2u      /* products without carries; no level of its own */
+#define NMP_AVX2 4u        /* with those */
+#define NMP_AVXVNNI 8u     /* the dot products of VNNI, 256 bits, VEX */
+#define NMP_AVX512VNNI 16u /* F, BW, DQ, VL and VNNI */
+#define NMP_AVX512VBMI 32u /* permutes bytes; no level of its own */
+#define NMP_AMXINT8 64u    /* tiles of bytes, where the operating system lets this process use them */
 
 /* The compiler and the assembler know AMX, and an operating system can be asked for it; or the tiles are emulated. */
 #if defined(NMP_AMX_EMULATED) || (defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11))
@@ -25,6 +27,8 @@
 /* What this machine has and its operating system saves. */
 unsigned nmp_x86_features(void);
 
+#define NMP_ISA_SSE41 "sse4.1"
+#define NMP_ISA_PCLMUL "sse2,pclmul"
 #define NMP_ISA_AVX2 "avx2,pclmul"
 #define NMP_ISA_AVXVNNI "avx2,pclmul,avxvnni"
 #define NMP_ISA_AVX512VBMI "avx512f,avx512bw,avx512vbmi"
@@ -36,12 +40,13 @@ unsigned nmp_x86_features(void);
 #define NMP_ISA_AVX512VNNI "avx2,pclmul,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 
 /* Dense convolutions; and conv/depthwise/depthwise.inc: NULL for others */
-nmp_conv_choose_fn nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;
+nmp_conv_choose_fn nmp_conv_sse41, nmp_conv_avx2, nmp_conv_avxvnni, nmp_conv_avx512vnni;
 nmp_conv_choose_fn nmp_conv_amx; /* NULL for those that it leaves to others */
-nmp_conv_choose_fn nmp_depthwise_avx2, nmp_depthwise_avxvnni, nmp_depthwise_avx512vnni;
+nmp_conv_choose_fn nmp_depthwise_sse41, nmp_depthwise_avx2, nmp_depthwise_avxvnni, nmp_depthwise_avx512vnni;
 
 nmp_crc_fn nmp_crc32_x86;
 
+void nmp_kernels_sse41(nmp_kernels *kernels);
 void nmp_kernels_avx2(nmp_kernels *kernels);
 void nmp_kernels_avxvnni(nmp_kernels *kernels);
 void nmp_kernels_avx512vnni(nmp_kernels *kernels);

@@ -41,19 +41,24 @@ static int has_amx(unsigned features, unsigned saved, unsigned d7) {
 }
 
 unsigned nmp_x86_features(void) {
-  const unsigned needed = 1u << 28 | 1u << 27 | 1u << 1; /* AVX, OSXSAVE, PCLMUL */
+  const unsigned sse41 = 1u << 19 | 1u << 9, pclmul = 1u << 1; /* SSE4.1, SSSE3 */
+  const unsigned avx = 1u << 28 | 1u << 27;                    /* AVX, OSXSAVE */
   const unsigned avx2 = 1u << 5, avxvnni = 1u << 4, avx512vnni = 1u << 11;
   const unsigned avx512vbmi = 1u << 1;
   const unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F, DQ, BW, VL */
   unsigned a, b, c, d, b7, c7, d7, features = 0;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & needed) != needed) {
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & sse41) != sse41) {
     return 0;
+  }
+  features = NMP_SSE41 | (c & pclmul ? NMP_PCLMUL : 0);
+  if (!(c & pclmul) || (c & avx) != avx) {
+    return features;
   }
   const unsigned saved = saved_registers();
   if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d7) || !(b7 & avx2) || (saved & SAVES_YMM) != SAVES_YMM) {
-    return 0;
+    return features;
   }
-  features = NMP_AVX2;
+  features |= NMP_AVX2;
   if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & avxvnni)) {
     features |= NMP_AVXVNNI;
   }
