@@ -30,6 +30,7 @@ SOURCES = {
     ".inc",
     ".ino",
     ".js",
+    ".mjs",
     ".ld",
     ".md",
     ".mk",

@@ -225,6 +225,7 @@ FOLDERS: dict[str, set[str]] = {
     "arch/cortex_m": {"base", "conv"},
     "arch/rv32": {"base", "conv"},
     "arch/rvv": {"conv"},
+    "arch/wasm": {"conv", "conv/depthwise", "conv/gemm", "kernels"},
     "dispatch.c": {"dispatch.h", "include", LEVEL},
     "gen": {"base"},
     "ops/common": {"base", "conv", "dispatch.h", "gen", "include", "kernels"},
@@ -234,6 +235,7 @@ FOLDERS: dict[str, set[str]] = {
     "nmp.c": {"core", "core/fuse", "dispatch.h", "gen", "include"},
     "python": {"include"},
     "firmware": {"include"},
+    "wasm": {"include"},
     "tests": {"base", "conv", "core", "dispatch.h", "firmware", "gen", "include", "kernels", "python", LEVEL},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

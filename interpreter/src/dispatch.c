@@ -5,6 +5,7 @@
 #include "arch/aarch64/level.h"
 #include "arch/cortex_m/level.h"
 #include "arch/rv32/level.h"
+#include "arch/wasm/level.h"
 #include "arch/x86/level.h"
 #endif
 
@@ -51,6 +52,9 @@ static const level levels[] = {
     {"neon", 0, nmp_kernels_neon},
     {"neondot", NMP_DOTPROD, nmp_kernels_neondot},
     {"i8mm", NMP_DOTPROD | NMP_I8MM, nmp_kernels_i8mm},
+#endif
+#ifdef NMP_WASM
+    {"simd128", 0, nmp_kernels_simd128},
 #endif
 };
 

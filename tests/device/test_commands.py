@@ -252,14 +252,15 @@ def test_a_missing_compiler_is_named(
     for tool in ("make", "find", "mkdir", "sh"):
         (tmp_path / tool).symlink_to(need_tool(tool))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(firmware, "find_spec", lambda name: None)
+    monkeypatch.setattr(firmware, "zig", lambda: None)
     assert main(["device", "build", "mps2-an386", "-o", str(tmp_path / "x.elf")]) == ExitCode.DEVICE
     said = capsys.readouterr().err
     assert "arm-none-eabi-gcc is missing" in said and "apt-get install gcc-arm-none-eabi" in said
     assert "or pip install ziglang" in said
     assert "is there already" not in said
-    monkeypatch.setattr(firmware, "_home", lambda: tmp_path)
-    (tmp_path / "mps2-an386.elf").touch()  # as it comes with a wheel
+    monkeypatch.setattr(firmware, "home", lambda: tmp_path)
+    (tmp_path / "firmware").mkdir()
+    (tmp_path / "firmware" / "mps2-an386.elf").touch()  # as it comes with a wheel
     assert main(["device", "build", "mps2-an386"]) == ExitCode.DEVICE
     assert "mps2-an386.elf is there already, and sim:mps2-an386 takes it" in capsys.readouterr().err
     (tmp_path / "make").unlink()

@@ -17,8 +17,8 @@ from nmpconv.ops import WEIGHTED
 from nmpconv.ops.conv2d import is_depthwise
 from nmpconv.runtime.targets import needs_portable
 
-# Folders of src/ that a bundle of models leaves out: levels that pack weights in RAM, and what serves them alone.
-ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "conv/gemm", "conv/depthwise", "core/fuse")
+# Folders of src/ that a bundle of models leaves out: levels that no microcontroller has, and what serves them alone.
+ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "arch/wasm", "conv/gemm", "conv/depthwise", "core/fuse")
 OPS = "ops"  # one op a file
 IMAGE = "image"  # frames of cameras, for models that take pictures
 PUBLIC = ("nmp.h", "nmp.hpp")  # headers that programs include

@@ -25,7 +25,7 @@
 NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
 #include "arch/x86/vector512.inc"
 /* after that */
-#include "arch/x86/gemm_narrow.inc"
+#include "conv/gemm/vector_narrow.inc"
 
 static void amx_store_vectors(const nmp_conv *c, const nmp_gemm_panel *panel, const int32_t *sums, size_t pixels,
                               size_t lanes, size_t n, uint8_t *y) {

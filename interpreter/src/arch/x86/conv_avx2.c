@@ -10,10 +10,10 @@ NMP_ISA_BEGIN(NMP_ISA_AVX2)
 /* In this order. */
 /* clang-format off */
 #include "arch/x86/vector256.inc"
-#include "arch/x86/gemm_tiles.inc"
-#include "arch/x86/gemm_epilogue.inc"
-#include "arch/x86/gemm_blocks.inc"
-#include "arch/x86/gemm_gemv.inc"
+#include "conv/gemm/vector_tiles.inc"
+#include "conv/gemm/vector_epilogue.inc"
+#include "conv/gemm/vector_blocks.inc"
+#include "conv/gemm/vector_gemv.inc"
 /* clang-format on */
 
 TILES(words, OF_WORDS, 0, PIXELS_6)

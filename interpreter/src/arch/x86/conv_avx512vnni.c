@@ -10,10 +10,10 @@ NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
 /* In this order. */
 /* clang-format off */
 #include "arch/x86/vector512.inc"
-#include "arch/x86/gemm_tiles.inc"
-#include "arch/x86/gemm_epilogue.inc"
-#include "arch/x86/gemm_blocks.inc"
-#include "arch/x86/gemm_gemv.inc"
+#include "conv/gemm/vector_tiles.inc"
+#include "conv/gemm/vector_epilogue.inc"
+#include "conv/gemm/vector_blocks.inc"
+#include "conv/gemm/vector_gemv.inc"
 #include "arch/x86/gemm_split_words.inc"
 /* clang-format on */
 

@@ -1,5 +1,5 @@
-/* Dense convolution on x86-64 and AArch64: a matrix product whose left side is read where it lies (docs/kernels.md).
- * This is what a level gives, its tiles, blocks and epilogues, and what it gets: an nmp_conv_kernel.
+/* Dense convolution on x86-64, AArch64 and WebAssembly: a matrix product whose left side is read where it lies
+ * (docs/kernels.md). This is what a level gives, its tiles, blocks and epilogues, and what it gets: an nmp_conv_kernel.
  *
  *   shape.h        the convolution as padded rows, segments and panels, with their sizes
  *   pack.h         weights and start values as panels
@@ -15,7 +15,7 @@
 #if !NMP_FIXED_CPU && defined(__GNUC__) /* for the levels of PCs */
 #define NMP_HAS_GEMM
 
-#define NMP_K_GROUP 4         /* bytes of a k-group on x86-64: 4 elements or 2 */
+#define NMP_K_GROUP 4         /* bytes of a k-group, but of AArch64: 4 elements or 2 */
 #define NMP_TILE_PIXELS 14    /* of a tile, at most */
 #define NMP_PANEL_CHANNELS 32 /* of a panel, at most */
 #define NMP_RUN_PIXELS 8      /* of a run, at most */

@@ -1,0 +1,155 @@
+// Runs .nmp files by nmp.wasm, with the bytes of every other machine.
+
+const UTF8 = new TextDecoder();
+
+class Instance {
+  constructor(module) {
+    this.exports = new WebAssembly.Instance(module, {}).exports;
+  }
+
+  bytes(at, length) {
+    return new Uint8Array(this.exports.memory.buffer, at, length);
+  }
+
+  text(at) {
+    if (!at) return "";
+    const all = new Uint8Array(this.exports.memory.buffer);
+    return UTF8.decode(all.slice(at, all.indexOf(0, at)));
+  }
+
+  put(bytes) {
+    const at = this.exports.take(bytes.length);
+    if (!at && bytes.length) throw new RangeError(`no memory for ${bytes.length} bytes`);
+    this.bytes(at, bytes.length).set(bytes);
+    return at;
+  }
+}
+
+const asModule = async (given) => {
+  if (given instanceof WebAssembly.Module) return given;
+  if (given instanceof Response) return WebAssembly.compile(await given.arrayBuffer());
+  return WebAssembly.compile(given);
+};
+
+/** Names of the CPU levels of a module, the plainest first. */
+export async function levels(module) {
+  const instance = new Instance(await asModule(module));
+  const found = [];
+  for (let i = 0, at; (at = instance.exports.cpu_level(i)); i++) found.push(instance.text(at));
+  return found;
+}
+
+/** A net of the bytes of a .nmp file. module: nmp.wasm, its bytes or compiled. cpu: a level, default the best. */
+export async function load(file, { module, cpu } = {}) {
+  const bytes = file instanceof ArrayBuffer ? new Uint8Array(file) : new Uint8Array(file.buffer, file.byteOffset, file.byteLength);
+  return new Net(new Instance(await asModule(module)), bytes, cpu);
+}
+
+export class Net {
+  #instance;
+  #offsets = new Map();
+
+  constructor(instance, file, cpu) {
+    this.#instance = instance;
+    const { exports } = instance;
+    const name = cpu === undefined ? 0 : instance.put(new TextEncoder().encode(`${cpu}\0`));
+    const status = exports.create(instance.put(file), file.length, name);
+    if (status) {
+      const what = instance.text(exports.fault_what());
+      throw new Error(`this is no model that can be run: ${instance.text(exports.status_text(status))}${what && `: ${what}`}`);
+    }
+    this.cpu = instance.text(exports.cpu());
+    this.arenaBytes = exports.arena_bytes();
+    this.inputs = Array.from({ length: exports.inputs() }, (_, i) => ({ ...this.#port(0, i), state: exports.state_of(i) }));
+    this.outputs = Array.from({ length: exports.outputs() }, (_, i) => this.#port(1, i));
+  }
+
+  #port(isOutput, i) {
+    const { exports } = this.#instance;
+    exports.look(isOutput, i);
+    const copy = (Type, at, n) => Array.from(new Type(exports.memory.buffer.slice(at, at + n * Type.BYTES_PER_ELEMENT)));
+    const exponents = exports.view_exponent_count();
+    const offsets = exports.view_offsets();
+    const port = {
+      name: this.#instance.text(exports.view_name()),
+      shape: copy(Int32Array, exports.view_shape(), exports.view_rank()),
+      bits: exports.view_bits(),
+      bytes: exports.view_bytes(),
+      axis: exports.view_axis(),
+      exponents: copy(Int8Array, exports.view_exponents(), exponents),
+      offsets: offsets ? copy(Float32Array, offsets, exponents) : null,
+      origin: new Float32Array(new Uint32Array([exports.view_origin()]).buffer)[0],
+    };
+    this.#offsets.set((isOutput ? "out " : "in ") + port.name, exports.view_data());
+    return port;
+  }
+
+  #named(ports, name) {
+    const port = name === undefined && ports.length === 1 ? ports[0] : ports.find((one) => one.name === name);
+    if (!port) throw new RangeError(`there is no ${name}; there are ${ports.map((one) => one.name).join(", ")}`);
+    return port;
+  }
+
+  /** Integers of an input, as bytes. */
+  write(name, bytes) {
+    const port = this.#named(this.inputs, name);
+    if (bytes.byteLength !== port.bytes) throw new RangeError(`${port.name} has ${port.bytes} bytes, given are ${bytes.byteLength}`);
+    const from = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.#instance.bytes(this.#offsets.get(`in ${port.name}`), port.bytes).set(from);
+  }
+
+  /** Integers of an output, as bytes: a copy. */
+  read(name) {
+    const port = this.#named(this.outputs, name);
+    return this.#instance.bytes(this.#offsets.get(`out ${port.name}`), port.bytes).slice();
+  }
+
+  /** Runs on what was written. Results may lie over inputs: write them again before the next run. */
+  runRaw() {
+    this.#instance.exports.run();
+  }
+
+  /** States at their start. */
+  reset() {
+    this.#instance.exports.reset();
+  }
+
+  /** Real numbers of inputs by name, of the only one as they are, to real numbers of outputs by name. Both in the order
+   * of the file's shapes (NHWC). */
+  run(values) {
+    const only = this.inputs.filter((port) => port.state < 0);
+    const given = ArrayBuffer.isView(values) || Array.isArray(values) ? { [only[0].name]: values } : values;
+    for (const [name, numbers] of Object.entries(given)) this.write(name, quantized(this.#named(this.inputs, name), numbers));
+    this.runRaw();
+    return Object.fromEntries(this.outputs.map((port) => [port.name, dequantized(port, this.read(port.name))]));
+  }
+}
+
+const TYPES = { 8: Int8Array, 16: Int16Array, 32: Int32Array };
+
+/** For each element, the index of its exponent. */
+const places = (port) => {
+  if (port.axis < 0) return () => 0;
+  const inner = port.shape.slice(port.axis + 1).reduce((a, b) => a * b, 1);
+  return (i) => Math.floor(i / inner) % port.shape[port.axis];
+};
+
+const offset = (port, place) => (port.offsets ? port.offsets[place] : port.origin);
+
+/** Nearest integers, halves to even, within the type's range. */
+export function quantized(port, numbers) {
+  const Type = TYPES[port.bits], most = 2 ** (port.bits - 1), place = places(port);
+  const to = new Type((8 * port.bytes) / port.bits);
+  if (numbers.length !== to.length) throw new RangeError(`${port.name} has ${to.length} numbers, given are ${numbers.length}`);
+  for (let i = 0; i < to.length; i++) {
+    const k = place(i), x = (numbers[i] - offset(port, k)) * 2 ** -port.exponents[k], low = Math.floor(x);
+    const rest = x - low, q = rest > 0.5 || (rest === 0.5 && low % 2) ? low + 1 : low;
+    to[i] = Math.min(Math.max(q, -most), most - 1);
+  }
+  return to;
+}
+
+export function dequantized(port, bytes) {
+  const whole = new TYPES[port.bits](bytes.buffer, bytes.byteOffset, (8 * port.bytes) / port.bits), place = places(port);
+  return Float32Array.from(whole, (q, i) => q * 2 ** port.exponents[place(i)] + offset(port, place(i)));
+}
