@@ -30,6 +30,7 @@ __all__ = [
     "init",
     "inspect",
     "load",
+    "page",
 ]
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from nmpconv.api.conversion import Converted, convert
     from nmpconv.api.evaluation import evaluate
     from nmpconv.api.file_commands import bench, bundle, export, inspect
-    from nmpconv.api.pages import html_report
+    from nmpconv.api.pages import html_report, page
     from nmpconv.api.searching import Bisected, bisect
     from nmpconv.api.template import init
     from nmpconv.runtime.interpreter import load
@@ -59,6 +60,7 @@ else:
         "init": "nmpconv.api.template",
         "inspect": "nmpconv.api.file_commands",
         "load": "nmpconv.runtime.interpreter",
+        "page": "nmpconv.api.pages",
     }
 
     def __getattr__(name: str) -> object:

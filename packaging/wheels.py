@@ -4,7 +4,8 @@
 
 A Python from 3.12 on gives the one wheel for all of them (abi3), an older one its own. The compiler is that of PyPI's
 ziglang. It compiles for both machines and for glibc 2.17, on any machine. auditwheel refuses a wheel that needs more.
-Inside is the firmware of the boards whose compilers are here. The same sources and compilers give the same bytes.
+Inside is the firmware of the boards whose compilers are here, and the interpreter as WebAssembly, for pages. The same
+sources and compilers give the same bytes.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ def main() -> None:
         run([tools, ROOT / "packaging" / "sbom.py", bill, boards])
         if number == 0:
             run([tools, "-m", "build", "--sdist", "--no-isolation", "--outdir", asked.output, ROOT])
+        parts = {"FIRMWARE": boards, "SBOM": bill, "WASM": wasm(tools, asked.work)}
         for arch in asked.arch or ARCHES:
-            wheel = repaired(tools, built(tools, arch, asked.work, boards, bill), arch, asked.output)
+            wheel = repaired(tools, built(tools, arch, asked.work, parts), arch, asked.output)
             for path in (wheel, runtime(wheel, asked.output)):
                 print(f"{path.name}, {path.stat().st_size / 1e6:.2f} MB")
 
@@ -118,9 +120,14 @@ def firmware(work: Path, boards: list[str] | None) -> Path:
     return folder
 
 
-def built(tools: Path, arch: str, work: Path, boards: Path, bill: Path) -> Path:
-    """The wheel of one Python and machine, as the compiler leaves it. boards: the folder of their firmware. bill: of
-    materials."""
+def wasm(tools: Path, work: Path) -> Path:
+    """The interpreter as WebAssembly: the same from every Python and for every machine."""
+    run(["make", "-s", "-C", ROOT / "interpreter" / "wasm", f"ZIG={tools} -m ziglang", f"OUT={work.resolve()}"])
+    return work.resolve() / "nmp.wasm"
+
+
+def built(tools: Path, arch: str, work: Path, parts: dict[str, Path]) -> Path:
+    """The wheel of one Python and machine, as the compiler leaves it. parts: what CMakeLists.txt puts beside."""
     code = "import sys, sysconfig, ziglang; print(ziglang.__path__[0], sysconfig.get_config_var('SOABI'))"
     package, abi = run([tools, "-c", code], capture_output=True).stdout.split()
     raw = work / f"raw-{tools.parent.parent.name}-{arch}"
@@ -133,9 +140,8 @@ def built(tools: Path, arch: str, work: Path, boards: Path, bill: Path) -> Path:
         "SETUPTOOLS_EXT_SUFFIX": f".{'-'.join(abi.split('-')[:2])}-{arch}-linux-gnu.so",
         "PATH": f"{tools.parent}:{os.environ['PATH']}",
     }
-    given = {"FIRMWARE": boards, "SBOM": bill}
     command = [tools, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", raw]
-    command += [f"--config-settings=cmake.define.NMP_{name}={path}" for name, path in given.items()]
+    command += [f"--config-settings=cmake.define.NMP_{name}={path}" for name, path in parts.items()]
     run([*command, f"--config-settings=build-dir={raw / 'build'}", ROOT], env={**os.environ, **told})
     [wheel] = raw.glob("*.whl")
     return wheel

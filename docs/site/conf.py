@@ -34,6 +34,7 @@ navigation = NAVIGATION = {
             "docs/streams",
             "docs/python",
             "docs/reports",
+            "docs/browser",
             "docs/firmware",
             "docs/signing",
             "interpreter/firmware/PORTING",

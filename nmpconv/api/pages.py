@@ -1,4 +1,4 @@
-"""nmpconv.html_report, and the report of a conversion."""
+"""nmpconv.html_report and nmpconv.page, and the report of a conversion."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nmpconv.api.file_argument import NmpFile, data_of, sources
 from nmpconv.api.keyword_checks import check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.verdict import Verdict
+from nmpconv.conversion.option_types import Decoder
 from nmpconv.data.samples import Data
-from nmpconv.exporters import html
+from nmpconv.evaluation.detection.decoders import DECODERS
+from nmpconv.evaluation.task_metrics import SURE, decoded
+from nmpconv.exporters import browser, html
 from nmpconv.exporters.html.charts import Bars, rebinned
 from nmpconv.exporters.html.subject import Subject, of_file
 from nmpconv.exporters.html.worst_samples import Judged, judge
+from nmpconv.file.reader import read
 from nmpconv.runtime.benchmark import measure
 from nmpconv.runtime.interpreter import load
 
@@ -68,6 +74,27 @@ def html_report(
         for number, file in enumerate(given):
             subjects.append(_subject(file, number, found, path, limit, time, progress))
     return ReportPage.of(subjects)
+
+
+@forgiving()
+def page(file: NmpFile, *, decoder: Decoder | None = None) -> str:
+    """One HTML file that runs a .nmp file in a browser, on pictures that are dropped, chosen or seen by the camera.
+
+    file: a path, bytes, or what `nmpconv.convert` returned, with one image input whose preprocessing is in the file.
+    decoder: how boxes that are drawn are read from a detector's outputs, as of `nmpconv.evaluate`. The outputs there
+    are, byte for byte, those of `nmpconv.load` on the same pixels. Needs the interpreter as WebAssembly: a wheel has
+    it; else the first page compiles it by PyPI's ziglang and make, in seconds.
+    Raises ModelError, InputError, UsageError, DeviceError.
+    """
+    check(page, {"decoder": decoder})
+    content, name = data_of(file), Path(file).stem if isinstance(file, str | Path) else "model"
+    model = read(content)
+    detection = None
+    if decoder is not None:
+        _, *size, _ = model.tensors[browser.image(model, name).tensor].shape
+        decoded(decoder, [np.zeros(shape) for shape in browser.outputs(model).values()], (size[0], size[1]))
+        detection = browser.Detection(decoder, DECODERS[decoder].overlap, SURE)
+    return browser.page(name, model, content, detection)
 
 
 def _subject(

@@ -26,6 +26,7 @@ COMMANDS = {
     "convert": "Quantize an ONNX model into one .nmp file.",
     "inspect": "Show inputs, ops, tensors and memory of a .nmp file.",
     "report": "Write a report as one HTML page.",
+    "page": "Write one HTML page that runs the model.",
     "run": "Run a model on images, sounds or arrays.",
     "eval": "Measure accuracy on labelled data.",
     "bisect": "Rank tensors by quantization loss.",
@@ -38,7 +39,7 @@ COMMANDS = {
     "ops": "List the ops and the ONNX types they cover.",
     "device": "List devices, or show one.",
 }
-MODULES = {"report": "html_report"}  # those that are not called like their command
+MODULES = {"report": "html_report", "page": "web_page"}  # those that are not called like their command
 WITHOUT_ARGUMENTS = ("build", "ops", "device")  # commands that mean something alone
 
 

@@ -89,7 +89,7 @@ class DecoderChoice(str, Enum):
     YUNET = "yunet"
 
 
-DecoderName = Annotated[DecoderChoice | None, typer.Option(help="What the metric ap reads the outputs as.")]
+DecoderName = Annotated[DecoderChoice | None, typer.Option(help="What boxes are read from the outputs as.")]
 
 
 def value(choice: Enum | None) -> Any:

@@ -118,7 +118,7 @@ class AveragePrecision:
     """
 
     def __init__(self, decoder: str, size: Size) -> None:
-        self._name, self._decoder, self._size = decoder, DECODERS[decoder], size
+        self._name, self._size = decoder, size
         self._ours, self._theirs, self._agreed = Precision(), Precision(), Precision(KEPT_MOST)
 
     def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None:
@@ -157,11 +157,16 @@ class AveragePrecision:
         return 100 - self._agreed.ap50(without) if self._agreed.images else float("nan")
 
     def _boxes(self, outputs: Arrays) -> np.ndarray:
-        try:
-            found = self._decoder.boxes(outputs, self._size)
-        except InputError as error:
-            raise InputError(f"{error.message}; {self._name} takes {self._decoder.takes}", where="--decoder") from None
-        return kept(found, LEAST_SCORE, self._decoder.overlap)
+        return kept(decoded(self._name, outputs, self._size), LEAST_SCORE, DECODERS[self._name].overlap)
+
+
+def decoded(decoder: str, outputs: Arrays, size: Size) -> np.ndarray:
+    """Boxes of one image's outputs by a decoder of DECODERS, before suppression. InputError for outputs of other
+    shapes."""
+    try:
+        return DECODERS[decoder].boxes(outputs, size)
+    except InputError as error:
+        raise InputError(f"{error.message}; {decoder} takes {DECODERS[decoder].takes}", where="--decoder") from None
 
 
 NAMED: Mapping[str, Callable[[], Measure]] = {"psnr": Psnr, "miou": MeanIou}

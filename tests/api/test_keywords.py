@@ -29,6 +29,7 @@ COMMANDS = {
     "bundle": "bundle",
     "export": "export",
     "report": "html_report",
+    "page": "page",
     "init": "init",
     "build": "build",
 }
@@ -42,6 +43,7 @@ PRINTED = {
     "bundle": {"json"},
     "export": {"output", "json"},  # the function returns the bytes
     "report": {"output", "json"},  # the function returns the text
+    "page": {"output", "json"},  # the function returns the text
     "init": {"output", "json"},  # the function returns the text
     "build": {"json"},
 }

@@ -30,6 +30,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("bundle", "model.nmp", "--as", "idf", "-o", "idf"),
         ("bundle", "-o", "library"),
     ],
+    "page": [("page", "model.nmp")],
     "compare": [("compare", "model.nmp", *HOST)],
     "convert": [
         ("convert", "model.onnx", "--data", "images"),

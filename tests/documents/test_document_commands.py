@@ -41,8 +41,10 @@ TOOLS = {
     r"\bopenssl ": "openssl",
     r"device build mps2|sim:mps2": "arm-none-eabi-gcc",
     r"sim:mps2": "qemu-system-arm",
+    r"nmpconv page ": "make",
 }
 HEADERS = {r"-lsodium\b": "/usr/include/sodium.h"}
+PACKAGES = {r"nmpconv page ": "ziglang"}
 GRU = """(float[1,1,4] x, float[1,1,6] h_in) => (float[1,1,6] h_out, float[1,1,3] y)
   <float[1,18,4] w, float[1,18,6] r, float[1,36] b, float[6,3] o> {
   s, h_out = GRU<hidden_size=6>(x, w, r, b, , h_in)  y = MatMul(h_out, o)
@@ -114,6 +116,7 @@ def of_schema(shell: Shell) -> None:
 BEGIN: dict[str, Callable[[Shell], None]] = {
     "README.md": of_front,
     "docs/arithmetic.md": copy("shapes"),
+    "docs/browser.md": of_front,
     "docs/firmware.md": copy("shapes"),
     "docs/index.md": of_front,
     "docs/install.md": copy("shapes"),
@@ -175,9 +178,15 @@ def run(shell: Shell, shown: Shown) -> str:
 
 # The page that everyone reads first is among the quick tests.
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "README.md")) for n in BEGIN])
-def test_commands(name: str, shell: Shell, need_tool: Callable[..., str], need_file: Callable[[str], None]) -> None:
+def test_commands(
+    name: str,
+    shell: Shell,
+    need_tool: Callable[..., str],
+    need_file: Callable[[str], None],
+    need_package: Callable[..., None],
+) -> None:
     here = [shown.command for shown in of_page(name) if not elsewhere(shown.command)]
-    for needs, find in ((TOOLS, need_tool), (HEADERS, need_file)):
+    for needs, find in ((TOOLS, need_tool), (HEADERS, need_file), (PACKAGES, need_package)):
         for pattern, what in needs.items():
             if any(re.search(pattern, command) for command in here):
                 find(what)

@@ -90,9 +90,10 @@ def test_the_wheel_is_for_old_systems_and_whole(dist: Path, root: Path) -> None:
         [extension] = [name for name in names if name.startswith("nmpconv/_nmp.") and name.endswith(".so")]
         head = archive.read(extension)[:20]
     assert (head[:6], int.from_bytes(head[18:20], "little")) == (LITTLE_ENDIAN_64, X86_64)
-    for folder in ("include", "src", "firmware"):
+    for folder in ("include", "src", "firmware", "wasm"):
         here = {p.relative_to(root).as_posix() for p in (root / "interpreter" / folder).rglob("*") if p.is_file()}
         assert {f"nmpconv/{name}" for name in here} <= set(names)
+    assert "nmpconv/nmp.wasm" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith(("tests", "samples", "bench")) for name in names)
 
@@ -132,6 +133,7 @@ def test_the_commands_run_without_a_compiler(
     assert "median" in installed.run("nmpconv", "bench", "m.nmp", "--runs", 3, cwd=tmp_path)
     assert (tmp_path / "m.nmp").stat().st_size > 10_000
     assert "CMakeLists.txt" in installed.run("nmpconv", "bundle", "m.nmp", "-o", "c", "--json", cwd=tmp_path)
+    assert "m.html" in installed.run("nmpconv", "page", "m.nmp", cwd=tmp_path)
     need_tool("arm-none-eabi-gcc")  # with which the wheel was made
     (installed.bin / "qemu-system-arm").symlink_to(need_tool("qemu-system-arm"))
     told = installed.run("nmpconv", "bench", "m.nmp", "--device", f"sim:{BOARD}", "--runs", 1, cwd=tmp_path)

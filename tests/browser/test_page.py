@@ -1,0 +1,135 @@
+"""Pages of `nmpconv page` in Chromium, opened from a folder: dropped pictures have the bytes of `nmpconv.load`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import nmpconv
+from nmpconv.data.images import load
+from nmpconv.errors import InputError, UsageError
+from nmpconv.evaluation.detection.boxes import CLASS, SCORE, kept
+from nmpconv.evaluation.detection.decoders import DECODERS
+from nmpconv.evaluation.task_metrics import SURE, decoded
+
+pytestmark = pytest.mark.slow
+# What a reader does: drops one picture after the other; the page then holds what came of it.
+DRIVER = """
+<pre id="outcome"></pre><script type="module">
+const wait = (ready) => new Promise((done) => { const ask = () => (ready() ? done() : setTimeout(ask, 20)); ask(); });
+const found = [];
+await wait(() => window.nmp);
+for (const picture of %s) {
+  const bytes = Uint8Array.from(atob(picture), (c) => c.charCodeAt(0)), data = new DataTransfer();
+  data.items.add(new File([bytes], "picture.png", { type: "image/png" }));
+  const [time, failed] = ["time", "failed"].map((id) => document.getElementById(id));
+  time.textContent = "";
+  document.getElementById("drop").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+  await wait(() => time.textContent || failed.textContent);
+  const rows = [...document.querySelectorAll("#result tr")].map((row) => [...row.cells].map((one) => one.textContent));
+  found.push({ time: time.textContent, failed: failed.textContent, rows, digests: await window.nmp.digest() });
+}
+document.getElementById("outcome").textContent = JSON.stringify(found);
+</script>
+"""
+
+
+def png(path: Path, pixels: np.ndarray) -> Path:
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+def opened(chromium: str, folder: Path, page: str, pictures: list[Path]) -> list[dict[str, Any]]:
+    told = json.dumps([base64.b64encode(path.read_bytes()).decode() for path in pictures])
+    file = folder / "page.html"
+    file.write_text(page.replace("</body>", DRIVER % told + "</body>"), encoding="utf-8")
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000", "--dump-dom"]
+    command += [f"--user-data-dir={folder / 'chromium'}", file.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    outcome = re.search(r'<pre id="outcome">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert outcome is not None
+    assert outcome[1], done.stderr[-2000:]
+    found: list[dict[str, Any]] = json.loads(unescape(outcome[1]))
+    return found
+
+
+@pytest.mark.parametrize("resize", ["squash", "letterbox", "shorter"])
+def test_pictures_have_the_bytes_of_every_machine(
+    resize: str, samples: Path, tmp_path: Path, need_tool: Callable[..., str], need_package: Callable[..., None]
+) -> None:
+    """Of the model's size and of others, larger and smaller, which the page's filter resizes: first along rows, as
+    Pillow does but for tall pictures."""
+    need_package("ziglang")
+    chromium, sample, random = need_tool("chromium", "chromium-browser"), samples / "shapes", np.random.default_rng(1)
+    made = nmpconv.convert(
+        sample / "model.onnx",
+        sample / "calib",
+        mean=(123.675, 116.28, 103.53),
+        std=(58.395, 57.12, 57.375),
+        resize=resize,
+        crop=1 if resize == "letterbox" else 0.875,
+        labels=sample / "labels.txt",
+        limit=4,
+        rounding="nearest",
+        equalize="none",
+    )
+    sizes = [(32, 32), (48, 75), (20, 27)]
+    pictures = [
+        png(tmp_path / f"{i}.png", random.integers(0, 256, (*size, 3), dtype=np.uint8)) for i, size in enumerate(sizes)
+    ]
+    net = nmpconv.load(made.data)
+    look = net.inputs[0].preprocess
+    assert look is not None
+    labels = (sample / "labels.txt").read_text().split()
+    for picture, found in zip(pictures, opened(chromium, tmp_path, nmpconv.page(made), pictures), strict=True):
+        [integers] = net.run(load(picture, (32, 32, 3), look))
+        assert found["failed"] == ""
+        assert " ms " in found["time"]
+        assert found["digests"] == [hashlib.sha256(np.ascontiguousarray(integers).tobytes()).hexdigest()]
+        assert found["rows"][0][0] == labels[int(np.argmax(integers))]
+
+
+def test_boxes_are_those_of_eval(
+    samples: Path, tmp_path: Path, need_tool: Callable[..., str], need_package: Callable[..., None]
+) -> None:
+    need_package("ziglang")
+    chromium, sample = need_tool("chromium", "chromium-browser"), samples / "boxes"
+    made = nmpconv.convert(
+        sample / "model.onnx", sample / "calib", std=255, limit=4, rounding="nearest", equalize="none"
+    )
+    net, pictures = nmpconv.load(made.data), sorted((sample / "test").glob("*.png"))[:3]
+    page = nmpconv.page(made, decoder="yolox")
+    for picture, found in zip(pictures, opened(chromium, tmp_path, page, pictures), strict=True):
+        assert found["failed"] == ""
+        outputs = net(np.asarray(Image.open(picture).convert("RGB")))
+        wanted = kept(decoded("yolox", list(outputs), (64, 64)), SURE, DECODERS["yolox"].overlap)
+        assert len(found["rows"]) == len(wanted) > 0
+        for (name, score, corners), box in zip(found["rows"], wanted, strict=True):
+            assert name == f"class {int(box[CLASS])}"
+            assert float(score) == pytest.approx(box[SCORE], rel=1e-3)
+            np.testing.assert_allclose([float(x) for x in corners.split(", ")], box[:4], atol=0.51)
+
+
+def test_a_decoder_of_other_outputs_is_refused(samples: Path) -> None:
+    made = nmpconv.convert(samples / "shapes" / "model.onnx", samples / "shapes" / "calib", limit=2)
+    with pytest.raises(InputError, match="yolox takes"):
+        nmpconv.page(made, decoder="yolox")
+    with pytest.raises(UsageError, match="yolov8"):
+        nmpconv.page(made, decoder="yolo")  # type: ignore[arg-type]
+
+
+def test_what_is_no_picture_is_refused(tmp_path: Path, samples: Path) -> None:
+    made = nmpconv.convert(samples / "shapes" / "model.onnx", np.zeros((2, 3, 32, 32), np.float32), limit=2)
+    with pytest.raises(UsageError, match="allowed is one image"):
+        nmpconv.page(made)
