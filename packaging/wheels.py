@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -122,7 +123,8 @@ def firmware(work: Path, boards: list[str] | None) -> Path:
 
 def wasm(tools: Path, work: Path) -> Path:
     """The interpreter as WebAssembly: the same from every Python and for every machine."""
-    run(["make", "-s", "-C", ROOT / "interpreter" / "wasm", f"ZIG={tools} -m ziglang", f"OUT={work.resolve()}"])
+    zig = f"ZIG={shlex.quote(str(tools.absolute()))} -m ziglang"
+    run(["make", "-s", "-C", ROOT / "interpreter" / "wasm", zig, f"OUT={work.resolve()}"])
     return work.resolve() / "nmp.wasm"
 
 
