@@ -12,7 +12,12 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference" / "json"
 KINDS = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 USED = {"$schema", "title", "description", "type", "properties", "required", "items", "additionalProperties"}
-CALLERS = {"cli": "error", "html_report": "report", "bench_device": "bench-device"}  # modules of nmpconv.cli
+CALLERS = {
+    "cli": "error",
+    "html_report": "report",
+    "bench_device": "bench-device",
+    "memory_of_several": "inspect-memory",
+}  # modules of nmpconv.cli
 
 
 @cache

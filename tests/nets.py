@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
+from nmpconv.file.writer import to_bytes
 from nmpconv.graph.verify import verify
-from nmpconv.ir import Graph, Node, Observed, Preprocess, Quant, Shifts, Value
+from nmpconv.ir import Graph, Node, Observed, Preprocess, Quant, Shifts, State, Value
 from nmpconv.ops import OPS
+from nmpconv.passes.memory import plan_memory
 
 ALIGN = 16
 
@@ -162,3 +164,12 @@ def small_net() -> Graph:
         labels=("cat", "dog", "emu"),
         source_shapes={"x": (1, 2, 4, 4), "y": (1, 3)},
     )
+
+
+def running_sum(size: int = 40) -> bytes:
+    """A file that adds what comes in, x, to its state, s."""
+    net = Net(grid=grid(8, 0))
+    for name in ("x", "s"):
+        net.input(name, 1, size, quant=grid(8, 0))
+    net.op("add", "x s", "y")
+    return to_bytes(plan_memory.run(replace(net.graph("y"), states={"s": State("y", 3)})), {})

@@ -111,6 +111,16 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
  */
 nmp_status nmp_copy(nmp_net **copy, const nmp_net *net, void *arena, size_t arena_bytes, void *pool);
 
+/* Nets that take turns in one arena, as large as the largest of them needs: nmp_suspend copies what a net has to keep
+ * while another one uses the arena (its handle and its states) to memory of the caller; nmp_resume puts it back without
+ * verifying the file again. Other inputs are to be written after it. A net without states needs one nmp_suspend, after
+ * nmp_create. Between the two calls no other function may be called with the net. NMP_E_ARGUMENT: a null pointer, less
+ * memory than nmp_suspended_bytes, or another arena than that of nmp_create.
+ */
+size_t nmp_suspended_bytes(const nmp_net *net);
+nmp_status nmp_suspend(const nmp_net *net, void *memory, size_t bytes);
+nmp_status nmp_resume(nmp_net **net, void *arena, const void *memory, size_t bytes);
+
 /* What an op is on another machine. */
 typedef struct nmp_op_info {
   uint32_t scratch_bytes;

@@ -1,5 +1,7 @@
 #include "nmp.h"
 
+#include <string.h>
+
 #include "core/steps.h"
 #include "dispatch.h"
 #include "gen/nmp_schema.h"
@@ -313,6 +315,43 @@ nmp_status nmp_reset(nmp_net *net) {
     return NMP_E_ARGUMENT;
   }
   nmp_states_begin(&net->model);
+  return NMP_OK;
+}
+
+/* Bytes of the arena before the activations. */
+static size_t before_activations(const nmp_net *net) {
+  return (size_t)(net->model.arena - (const uint8_t *)net);
+}
+
+size_t nmp_suspended_bytes(const nmp_net *net) {
+  return net ? before_activations(net) + nmp_states_copy(&net->model, NULL, NULL) : 0;
+}
+
+nmp_status nmp_suspend(const nmp_net *net, void *memory, size_t bytes) {
+  if (net == NULL || memory == NULL || bytes < nmp_suspended_bytes(net)) {
+    return NMP_E_ARGUMENT;
+  }
+  memcpy(memory, net, before_activations(net));
+  nmp_states_copy(&net->model, (uint8_t *)memory + before_activations(net), NULL);
+  return NMP_OK;
+}
+
+nmp_status nmp_resume(nmp_net **net, void *arena, const void *memory, size_t bytes) {
+  nmp_net saved;
+  if (net == NULL || misaligned(arena) || memory == NULL || bytes < sizeof(saved)) {
+    return NMP_E_ARGUMENT;
+  }
+  memcpy(&saved, memory, sizeof(saved));
+  if (saved.model.options != &((nmp_net *)arena)->options) {
+    return NMP_E_ARGUMENT;
+  }
+  const size_t first = (size_t)(saved.model.arena - (const uint8_t *)arena);
+  if (bytes < first + nmp_states_copy(&saved.model, NULL, NULL)) {
+    return NMP_E_ARGUMENT;
+  }
+  memcpy(arena, memory, first);
+  *net = (nmp_net *)arena;
+  nmp_states_copy(&(*net)->model, NULL, (const uint8_t *)memory + first);
   return NMP_OK;
 }
 

@@ -185,6 +185,39 @@ static void test_copy(nmp_net *net, const nmp_model *m, const nmp_info *info, si
 #endif
 }
 
+/* Another user of the arena between two runs changes nothing: states go on from where they were. */
+static void test_suspend(nmp_net *net, const nmp_model *m, const nmp_info *info) {
+  const size_t bytes = nmp_suspended_bytes(net);
+  uint8_t *arena = (uint8_t *)net, *memory = aligned(bytes + GUARD), *states[2] = {NULL, NULL};
+  nmp_net *again = NULL;
+  memset(memory, 0x5a, bytes + GUARD);
+  expect(nmp_suspended_bytes(NULL) == 0 && bytes > 0 && bytes <= info->arena_bytes, "bytes to be kept");
+  expect(nmp_suspend(NULL, memory, bytes) == NMP_E_ARGUMENT, "to suspend nothing");
+  expect(nmp_suspend(net, NULL, bytes) == NMP_E_ARGUMENT, "no memory to keep it in");
+  expect(nmp_suspend(net, memory, bytes - 1) == NMP_E_ARGUMENT, "a byte less than it takes");
+  for (int twice = 0; twice < 2; twice++) { /* the second time after a run, when states are not at their start */
+    expect(nmp_suspend(net, memory, bytes) == NMP_OK, "suspend");
+    again = NULL;
+    states[twice] = aligned(bytes);
+    memcpy(states[twice], memory, bytes);
+    memset(arena, 0x5a, info->arena_bytes);
+    expect(nmp_resume(NULL, arena, memory, bytes) == NMP_E_ARGUMENT, "no place for the handle of a resumed net");
+    expect(nmp_resume(&again, NULL, memory, bytes) == NMP_E_ARGUMENT, "no arena to resume in");
+    expect(nmp_resume(&again, memory, memory, bytes) == NMP_E_ARGUMENT, "another arena");
+    expect(nmp_resume(&again, arena, NULL, bytes) == NMP_E_ARGUMENT, "nothing to resume");
+    expect(nmp_resume(&again, arena, memory, bytes - 1) == NMP_E_ARGUMENT && again == NULL, "a byte is missing");
+    expect(nmp_resume(&again, arena, memory, bytes) == NMP_OK && again == net, "resume");
+    expect(nmp_suspend(net, memory, bytes) == NMP_OK && memcmp(memory, states[twice], bytes) == 0, "the same again");
+    test_vectors(net, m, info->ops, 1);
+  }
+  for (size_t i = 0; i < GUARD; i++) {
+    expect(memory[bytes + i] == 0x5a, "bytes behind what is kept");
+  }
+  free(states[0]);
+  free(states[1]);
+  free(memory);
+}
+
 /* An arena of exactly the size that this level asks for. */
 static void test_level(const uint8_t *file, size_t bytes, const char *level, size_t threads) {
   const nmp_options options = {level, threads > 1 ? in_turn : NULL, NULL, threads};
@@ -206,6 +239,8 @@ static void test_level(const uint8_t *file, size_t bytes, const char *level, siz
   test_exponents(net, &m);
   if (threads > 1) { /* of one thread, too: its ops take turns */
     test_copy(net, &m, &info, threads);
+  } else {
+    test_suspend(net, &m, &info);
   }
   for (size_t i = 0; i < GUARD; i++) {
     expect(arena[info.arena_bytes + i] == 0x5a, "bytes behind the arena");

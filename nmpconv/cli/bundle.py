@@ -57,13 +57,14 @@ def command(
       nmpconv bundle kws.nmp vww.nmp --as zephyr -o modules/models
     """
     import nmpconv  # not loaded for --help
+    from nmpconv.runtime.shared_arena import shared_arena
     from nmpconv.runtime.targets import most
 
     sources = [shared_flags.given(model) for model in models or ()]
     files = nmpconv.bundle(sources, output=output, as_=shared_flags.value(as_), name=name, tensors=tensors)
     contents = [shared_flags.content(source) for source in sources]
     arenas = [most(data) for data in contents]
-    total, arena = sum(map(len, contents)), max(arenas, default=0)  # one arena, of one model at a time
+    total, arena = sum(map(len, contents)), shared_arena(arenas)
     if json:
         sizes = [
             {"file": str(model), "model_bytes": len(data), "arena_bytes": bytes_}

@@ -12,7 +12,7 @@ import typer
 from nmpconv.cli import console, shared_flags
 from nmpconv.cli.memory_tables import show_memory
 from nmpconv.cli.report_tables import show_ram
-from nmpconv.errors import ModelError, NotBuilt
+from nmpconv.errors import ModelError, NotBuilt, UsageError
 
 if TYPE_CHECKING:
     from nmpconv.file.reader import FileOp, FilePort, FileTensor, Model
@@ -23,10 +23,18 @@ LISTED = 5  # labels that the table names
 
 
 def command(
-    model: shared_flags.ModelFile,
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="MODEL.nmp...", help="A converted model; - is stdin; several: with --memory.", show_default=False
+        ),
+    ],
     tensors: Annotated[bool, typer.Option("--tensors", help="Also list the constants, not only activations.")] = False,
     memory_plan: Annotated[
-        bool, typer.Option("--memory", help="Draw the memory plan: tensor by step, and the step that sets the peak.")
+        bool,
+        typer.Option(
+            "--memory", help="Draw the memory plan: tensor by step; of several models: what they need together."
+        ),
     ] = False,
     target: Annotated[
         shared_flags.TargetChoice | None,
@@ -42,9 +50,21 @@ def command(
     Examples:
       nmpconv inspect model.nmp
       nmpconv inspect model.nmp --memory --target cortex-m4
+      nmpconv inspect kws.nmp vww.nmp --memory
       nmpconv inspect model.nmp --json | jq '.tensors[] | select(.exponent != null) | .name'
     """
-    source, machine = shared_flags.given(model), target and target.value
+    machine = target and target.value
+    if len(models) > 1:
+        if not memory_plan or tensors:
+            raise UsageError(
+                f"{len(models)} files; --memory alone is about several", where="MODEL.nmp...", hint="name one of them"
+            )
+        from nmpconv.cli import memory_of_several
+
+        given = [(path, shared_flags.given(path)) for path in models]
+        memory_of_several.show([(path, shared_flags.content(one), _read(one)) for path, one in given], machine, json)
+        return
+    source = shared_flags.given(models[0])
     found, data = _read(source), shared_flags.content(source)
     if not (json or memory_plan or machine):
         _show(found, tensors, (), None)

@@ -65,7 +65,15 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     ],
     "export": [("export", "made.nmp")],
     "init": [("init", "model.onnx", "-o", "new.toml")],
-    "inspect": [("inspect", "model.nmp"), ("inspect", "made.nmp", "--target", "cortex-m4")],
+    "inspect": [
+        ("inspect", "model.nmp"),
+        ("inspect", "made.nmp", "--target", "cortex-m4"),
+        ("inspect", "step.nmp"),
+    ],
+    "inspect-memory": [
+        ("inspect", "model.nmp", "made.nmp", "--memory"),
+        ("inspect", "model.nmp", "step.nmp", "--memory", "--target", "rv32"),
+    ],
     "ops": [("ops",)],
     "report": [("report", "made.nmp"), ("report", "model.nmp", "made.nmp", "-o", "two.html")],
     "run": [

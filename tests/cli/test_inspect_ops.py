@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import cli_files
+import nets
 import pytest
 
 from nmpconv import __version__
@@ -170,3 +171,47 @@ def test_titles_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", terminal)
     console.table(("file",), [["x" * 40]], title="[/x]\x07.png")
     assert r"[/x]\x07.png" in terminal.getvalue()
+
+
+def test_memory_of_models_in_turns(cli) -> None:
+    """One arena of the largest; handles and states of all; the sum of what is flashed."""
+    names = ["model.nmp", "step.nmp"]
+    Path("step.nmp").write_bytes(nets.running_sum())
+    apart = [next(r for r in cli("inspect", name, "--json").json["ram"] if r["target"] == "rv32") for name in names]
+    found = cli("inspect", *names, "--memory", "--target", "rv32", "--json").json
+    assert found["models"] == names
+    (rv32,) = found["together"]
+    assert rv32["target"] == "rv32" and rv32["interpreter"] == [26, 42]
+    assert [one["arena_bytes"] for one in rv32["models"]] == [row["arena"] for row in apart]
+    assert rv32["arena_bytes"] == max(row["arena"] for row in apart)
+    assert rv32["apart_bytes"] == sum(row["arena"] for row in apart)
+    states = sum(t["bytes"] for t in cli("inspect", "step.nmp", "--json").json["tensors"] if t["name"] == "s")
+    assert [one["state_bytes"] for one in rv32["models"]] == [0, states] and states > 0
+    assert [one["suspended_bytes"] for one in rv32["models"]] == [80, 80 + states]
+    assert rv32["flash_bytes"] == sum(Path(name).stat().st_size for name in names)
+    every = cli("inspect", *names, "--memory", "--json").json["together"]
+    assert [one["target"] for one in every] == [None, "cortex-m4", "cortex-m55", "rv32"]
+    assert every[0]["arena_bytes"] == cli("bundle", *names, "-o", "c", "--json").json["arena_bytes"]
+    told = cli("inspect", *names, "--memory").out
+    together = f"{every[0]['arena_bytes'] + every[0]['suspended_bytes']} B: the arena, and what is suspended"
+    assert together in told and "conv2d" in told and "on the hungriest target" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "2 files; --memory alone is about several"),
+        (("--memory", "--tensors"), "2 files; --memory alone is about several"),
+        (("--memory", "--target", "host"), "on this machine each model has an arena of its own"),
+    ],
+)
+def test_several_models_are_refused(cli, words, message: str) -> None:
+    Path("b.nmp").write_bytes(Path("model.nmp").read_bytes())
+    ran = cli("inspect", "model.nmp", "b.nmp", *words)
+    assert ran.code == 2 and message in ran.err
+
+
+def test_a_damaged_model_among_several_is_named(cli) -> None:
+    Path("cut.nmp").write_bytes(Path("model.nmp").read_bytes()[:-8])
+    ran = cli("inspect", "model.nmp", "cut.nmp", "--memory")
+    assert ran.code == 7 and "cut.nmp: " in ran.err

@@ -51,6 +51,9 @@ nmp_rule nmp_state_check(const nmp_model *m, uint32_t input);
 void nmp_states_begin(const nmp_model *m);
 void nmp_states_advance(const nmp_model *m);
 
+/* Copies the states, one after another, to `to` or from `from`, whichever is not NULL. Returns their bytes. */
+size_t nmp_states_copy(const nmp_model *m, uint8_t *to, const uint8_t *from);
+
 /* decode.c */
 void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t);
 void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op);

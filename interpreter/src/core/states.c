@@ -73,3 +73,23 @@ void nmp_states_advance(const nmp_model *m) {
     }
   }
 }
+
+size_t nmp_states_copy(const nmp_model *m, uint8_t *to, const uint8_t *from) {
+  size_t done = 0;
+  nmp_tensor t;
+  for (uint32_t i = 0; NMP_STATES && i < m->inputs.count; i++) {
+    if (nmp_model_state(m, i) < 0) {
+      continue;
+    }
+    nmp_model_tensor(m, nmp_model_port(m->inputs, i), &t);
+    const size_t bytes = t.size * (size_t)(t.bits / 8);
+    if (to != NULL) {
+      memcpy(to + done, t.data, bytes);
+    }
+    if (from != NULL) {
+      memcpy(t.data, from + done, bytes);
+    }
+    done += bytes;
+  }
+  return done;
+}

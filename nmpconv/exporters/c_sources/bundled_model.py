@@ -10,7 +10,7 @@ from functools import cached_property
 from nmpconv.data.camera import ImageInput, pixel_input, scaled_input
 from nmpconv.errors import InputError, UsageError
 from nmpconv.file.reader import FilePort, Model, read
-from nmpconv.runtime import targets
+from nmpconv.runtime.shared_arena import Turn
 
 NAME_MAX = 28  # characters; an Arduino library's name, with nmp_ before it, should have at most 32
 RULE = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{NAME_MAX - 1}}}")
@@ -41,14 +41,9 @@ class BundledModel:
         return self.name.upper()
 
     @cached_property
-    def arena_bytes(self) -> int:
-        """RAM of a run, on whatever machine."""
-        return targets.most(self.data)
-
-    @cached_property
-    def stack_bytes(self) -> int:
-        """Stack of `nmp_create` and `nmp_run` at most, on Cortex-M with DSP instructions."""
-        return targets.stack(self.data, {op.kind for op in self.model.ops})
+    def turn(self) -> Turn:
+        """Its needs as one of several, on whatever machine."""
+        return Turn(self.data, self.model)
 
 
 def _picture(port: FilePort, model: Model) -> ImageInput | None:

@@ -24,8 +24,9 @@ def data_files(one: BundledModel, tensors: bool) -> dict[str, str]:
         NAME=one.name,
         MACRO=one.macro,
         BYTES=len(one.data),
-        ARENA=one.arena_bytes,
-        STACK=one.stack_bytes,
+        ARENA=one.turn.arena,
+        STACK=one.turn.stack,
+        SUSPENDED=one.turn.suspended,
         PORTS="\n".join(ports),
         VECTORS=int(bool(one.model.test_vectors)),
     )

@@ -59,6 +59,11 @@ faster at `-O2` than at `-Os`.""",
     ),
 }
 
+TURNS = """
+Models that run one after the other may share an arena: `nmp_suspend` keeps a model's handle and states
+(`..._SUSPENDED_BYTES`) while another one runs, `nmp_resume` goes on with it, and verifies nothing again.
+"""
+
 
 def readme(package: Package, layouts: Iterable[Layout]) -> str:
     models = package.models
@@ -80,9 +85,9 @@ def _facts(one: BundledModel) -> str:
 | `{one.name}` | bytes |
 |---|---|
 | model: constant, may stay in flash | {len(one.data)} |
-| arena: RAM, of which activations {one.model.arena_bytes} | at most {one.arena_bytes} |
+| arena: RAM, of which activations {one.model.arena_bytes} | at most {one.turn.arena} |
 {arenas}
-| stack, on Cortex-M with DSP or vectors | at most {one.stack_bytes} |
+| stack, on Cortex-M with DSP or vectors | at most {one.turn.stack} |
 """
 
 
@@ -90,9 +95,7 @@ def _examples(models: tuple[BundledModel, ...]) -> str:
     if not models:
         return ""
     first = models[0]
-    shared = ""
-    if len(models) > 1:
-        shared = "\nModels that run one after the other may share an arena: create a model anew before its run.\n"
+    shared = TURNS if len(models) > 1 else ""
     return f"""
 `src/{first.name}_data.h` says what goes in and comes out; include it, it brings `nmp.h`. The examples run
 a test vector, hand in a buffer, and measure.
