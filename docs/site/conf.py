@@ -36,6 +36,7 @@ navigation = NAVIGATION = {
             "docs/reports",
             "docs/browser",
             "docs/firmware",
+            "docs/boards",
             "docs/signing",
             "interpreter/firmware/PORTING",
             "packaging/README",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,13 @@ if TYPE_CHECKING:
     from nmpconv.device.protocol import Hello
 
 NAME = "device"
-app = typer.Typer(help="List devices, or show one.", no_args_is_help=True)
+app = typer.Typer(help="List devices, show one, or flash a board.", no_args_is_help=True)
+
+
+class WayChoice(str, Enum):
+    DRIVE = "drive"
+    ESPTOOL = "esptool"
+    PYOCD = "pyocd"
 
 
 def facts(hello: Hello) -> list[tuple[str, str]]:
@@ -54,8 +61,9 @@ def info(
 @app.command("list")
 @talking
 def listed(json: shared_flags.Json = False) -> None:
-    """List serial ports and simulated boards."""
+    """List serial ports, drives and simulated boards."""
     from nmpconv.device import simulator
+    from nmpconv.device.drives import drives
     from nmpconv.device.serial_ports import serial_ports
 
     found, boards = serial_ports(), {f"sim:{board}": simulator.missing(board) for board in simulator.boards()}
@@ -65,9 +73,13 @@ def listed(json: shared_flags.Json = False) -> None:
             {"device": p.device, "description": p.description, "usb": p.usb or None, "board": p.board or None}
             for p in found
         ]
-        console.as_json({"ports": serial, "simulated": simulated})
+        shown = [
+            {"drive": str(d.path), "takes": d.way, "model": d.model or None, "board": d.board or None} for d in drives()
+        ]
+        console.as_json({"ports": serial, "drives": shown, "simulated": simulated})
         return
     rows = [[port.device, port.usb, port.board or port.description or "serial port"] for port in found]
+    rows += [[str(d.path), "drive", d.board or d.model or "a board"] for d in drives()]
     rows += [[name, "", lacks or "ready"] for name, lacks in boards.items()]
     console.table(("device", "USB", ""), rows)
 
@@ -102,3 +114,51 @@ def build(
         console.as_json({"board": board, "output": str(path), "bytes": path.stat().st_size})
         return
     console.facts([("board", board), ("firmware", str(path))])
+
+
+@app.command("flash")
+@talking
+def flash(
+    board: Annotated[
+        str, typer.Argument(metavar="BOARD", help="Its name, or auto: the only drive that is here.", show_default=False)
+    ],
+    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="A .uf2, .bin or ELF file.", show_default=False)],
+    by: Annotated[
+        WayChoice | None, typer.Option(help="What writes it. [default: the board's usual way]", show_default=False)
+    ] = None,
+    drive: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where its drive is mounted. [default: looked for]", show_default=False),
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(metavar="PORT", help="Serial port, for esptool. [default: looked for]", show_default=False),
+    ] = None,
+    json: shared_flags.Json = False,
+) -> None:
+    """Write firmware to a board.
+
+    Copies a file to boards that show a drive; an ELF file is made what the board takes. ESP32 boards take esptool, and
+    pyOCD writes by a debug probe: pip install nmpconv[flash] has both.
+
+    \b
+    Examples:
+      nmpconv device flash pico firmware.uf2
+      nmpconv device build nucleo-f446re -o f.elf && nmpconv device flash nucleo-f446re f.elf
+      nmpconv device flash esp32s3 merged.bin --port /dev/ttyACM0
+    """
+    from nmpconv.device import flashing  # not loaded for --help
+
+    with console.progress() as progress:
+        way = shared_flags.value(by)
+        done = flashing.flash(board, image, by=way, drive=drive, port=port, progress=progress)
+    if json:
+        console.as_json({"board": done.board or None, "by": done.by, "place": done.place, "bytes": done.bytes})
+        return
+    console.facts(
+        [
+            ("board", done.board),
+            ("written to", f"{done.place}, by {done.by}" if done.by != "drive" else done.place),
+            ("firmware", f"{image}, {console.size(done.bytes)}"),
+        ]
+    )

@@ -10,6 +10,7 @@ import cli_files
 import numpy as np
 import onnx
 from onnx_text import build
+from uf2_files import uf2
 
 import nmpconv
 from nmpconv.cli import main
@@ -44,6 +45,10 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("convert", "best.onnx", "--data", "images", "-o", "again.nmp", "--bits", "16"),
     ],
     "device-build": [],  # done for the others
+    "device-flash": [
+        ("device", "flash", "pico", "firmware.uf2"),
+        ("device", "flash", "auto", "other.uf2", "--drive", "other"),
+    ],
     "device-info": [("device", "info", "sim:host")],
     "device-list": [("device", "list")],
     "error": [
@@ -117,6 +122,11 @@ def write_inputs(here: Path) -> None:
         here / "step.nmp"
     )
     nmpconv.convert(here / "best.onnx", here / "images").save(here / "best.nmp")
+    for drive, id_ in (("drive", "RPI-RP2"), ("other", "Other-v0")):
+        (here / drive).mkdir()
+        (here / drive / "INFO_UF2.TXT").write_text(f"Model: A board\nBoard-ID: {id_}\n")
+    (here / "firmware.uf2").write_bytes(uf2(0xE48BFF56))
+    (here / "other.uf2").write_bytes(uf2(0x55114460))
     vectors = ["--test-vectors", "1", "-q"]
     assert main(["convert", f"{here}/model.onnx", "--data", f"{here}/images", "-o", f"{here}/made.nmp", *vectors]) == 0
     with redirect_stdout(io.StringIO()) as said:  # it takes a while: once is enough

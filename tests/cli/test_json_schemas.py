@@ -13,7 +13,7 @@ from every_command import COMMANDS
 from json_schemas import kind_of, problems
 
 from nmpconv.cli import main
-from nmpconv.device import simulator
+from nmpconv.device import drives, simulator
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Objects whose keys are names: of outputs, recipes, metrics and so on.
@@ -26,6 +26,7 @@ def printed(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     shutil.copytree(inputs, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(simulator, "_folders", lambda: [Path.cwd()])
+    monkeypatch.setattr(drives, "mount_points", lambda: iter([Path("drive"), Path("other")]))
 
     def objects(command: str) -> list[Any]:
         found = [json.loads(Path("built.json").read_text())] if command == "device-build" else []
