@@ -29,6 +29,7 @@ def command(
     threads: shared_flags.Threads = None,
     device: shared_flags.DeviceName = None,
     wait: shared_flags.Wait = 10.0,
+    no_reset: shared_flags.NoReset = False,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,7 +57,9 @@ def command(
     if device is not None:
         from nmpconv.cli.bench_device import bench
 
-        bench(shared_flags.given(model), device, data or [], runs=runs, cpu=cpu, wait=wait, json=json)
+        bench(
+            shared_flags.given(model), device, data or [], runs=runs, cpu=cpu, wait=wait, no_reset=no_reset, json=json
+        )
         return
     import nmpconv  # not loaded for --help
 

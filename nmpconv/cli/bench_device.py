@@ -24,6 +24,7 @@ def bench(
     runs: int | None,
     cpu: str | None,
     wait: float,
+    no_reset: bool,
     json: bool,
 ) -> None:
     """cpu: the level of this machine that the device is verified against."""
@@ -32,7 +33,16 @@ def bench(
     net = nmpconv.load(model, cpu=cpu)
     chosen = shared_flags.sources(sources, "--data") or None
     with console.progress() as progress:
-        found = nmpconv.bench(model, runs=runs, cpu=cpu, device=name, wait=wait, data=chosen, progress=progress)
+        found = nmpconv.bench(
+            model,
+            runs=runs,
+            cpu=cpu,
+            device=name,
+            wait=wait,
+            no_reset=no_reset,
+            data=chosen,
+            progress=progress,
+        )
     if json:
         console.as_json(_json(name, net, found))
     else:

@@ -26,6 +26,7 @@ def command(
         typer.Option(metavar="[NAME=]SOURCE", help="Inputs; default: the file's test vectors, or random ones."),
     ] = None,
     wait: shared_flags.Wait = 10.0,
+    no_reset: shared_flags.NoReset = False,
     json: shared_flags.Json = False,
 ) -> None:
     """Compare each op on a device with this machine.
@@ -45,7 +46,7 @@ def command(
     net = load(source)
     chosen = shared_flags.sources(data or (), "--data")
     cases = [case for calls in given(net, chosen) for case in calls] if data else on_device.cases(net)
-    with console.progress() as progress, opened(device, progress, wait) as found:
+    with console.progress() as progress, opened(device, progress, wait, no_reset=no_reset) as found:
         on_device.load(found, net, shared_flags.content(source))
         for i, case in enumerate(cases):
             first = on_device.first_difference(found, net, case)

@@ -41,12 +41,13 @@ def info(
         str, typer.Argument(metavar=shared_flags.DEVICE_NAME, help="The device, or auto.", show_default=False)
     ],
     wait: shared_flags.Wait = 10.0,
+    no_reset: shared_flags.NoReset = False,
     json: shared_flags.Json = False,
 ) -> None:
     """Ask a device what it is."""
     from nmpconv.device.connect import opened  # not loaded for --help
 
-    with console.progress() as progress, opened(name, progress, wait) as device:
+    with console.progress() as progress, opened(name, progress, wait, no_reset=no_reset) as device:
         hello = device.hello
     if json:
         found = {key: getattr(hello, key) for key in ("board", "cpu", "version", "counter", "clock_hz", "counter_hz")}

@@ -48,6 +48,7 @@ def command(
     threads: shared_flags.Threads = None,
     device: shared_flags.DeviceName = None,
     wait: shared_flags.Wait = 10.0,
+    no_reset: shared_flags.NoReset = False,
     json: shared_flags.Json = False,
 ) -> None:
     """Run a model on images, sounds or arrays.
@@ -79,7 +80,7 @@ def command(
         feeds = _feeds(net, values, max_pixels)
         sequences = [[feed.integers(feed[i]) for i in range(a, b)] for feed in feeds for _, a, b in feed.sequences]
         files = [_named(file, values, sources) for feed in feeds for file, _, _ in feed.sequences]
-    results = _here(net, sequences) if device is None else _on_device(source, net, device, wait, sequences)
+    results = _here(net, sequences) if device is None else _on_device(source, net, device, wait, no_reset, sequences)
     if path is not None:
         shared_flags.write(path, _npz(net, results, raw))
     ranges = joined(one for feed in feeds for one in feed.ranges.values())
@@ -161,14 +162,16 @@ def _here(net: Net, sequences: Sequence[Sequence[Arrays]]) -> Results:
     return results
 
 
-def _on_device(model: Path | bytes, net: Net, name: str, wait: float, sequences: Sequence[Sequence[Arrays]]) -> Results:
+def _on_device(
+    model: Path | bytes, net: Net, name: str, wait: float, no_reset: bool, sequences: Sequence[Sequence[Arrays]]
+) -> Results:
     """The outputs of every sample, computed by a device."""
     from nmpconv.device.connect import opened
     from nmpconv.runtime import on_device
 
     results: Results = []
     count, done = sum(map(len, sequences)), 0
-    with console.progress() as progress, opened(name, progress, wait) as device:
+    with console.progress() as progress, opened(name, progress, wait, no_reset=no_reset) as device:
         on_device.load(device, net, shared_flags.content(model))
         for sequence in sequences:
             on_device.restart(device, net)

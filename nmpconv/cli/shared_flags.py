@@ -44,6 +44,10 @@ Wait = Annotated[
         min=0, max=86400, metavar="SECONDS", help="Wait so long for a device that starts, and for a port that is lost."
     ),
 ]
+NoReset = Annotated[
+    bool,
+    typer.Option("--no-reset", help="Leave DTR and RTS of a serial port unset; default: by its USB vendor."),
+]
 Cpu = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="Force a CPU level, e.g. portable; default: $NMP_CPU or the best."),

@@ -17,25 +17,25 @@ AUTO = "auto"  # as the name of a device: the USB port that answers
 
 
 @contextmanager
-def opened(name: str, progress: Progress, wait: float = REOPEN_SECONDS) -> Iterator[Device]:
+def opened(name: str, progress: Progress, wait: float = REOPEN_SECONDS, *, no_reset: bool = False) -> Iterator[Device]:
     """The device at a line, which is closed, and a simulator stopped, at the end. wait: seconds in which a port or a
-    connection that is lost is opened again, and in which a device may start.
+    connection that is lost is opened again, and in which a device may start. no_reset: see `Serial`.
     """
-    line = connect(answering() if name.lower() == AUTO else name)
+    line = connect(answering(no_reset) if name.lower() == AUTO else name, no_reset)
     try:
         yield Device(line, progress, wait)
     finally:
         line.close()
 
 
-def answering() -> str:
+def answering(no_reset: bool = False) -> str:
     """The port of the only USB device that answers. Raises DeviceError where none does, UsageError for several."""
     found, silent_ = [], []
     for port in serial_ports():
         if not port.usb:
             continue
         try:
-            line = Serial(port.device)
+            line = Serial(port.device, no_reset=no_reset)
             try:
                 Device(line)
                 found.append(port.device)
@@ -51,7 +51,7 @@ def answering() -> str:
     return found[0]
 
 
-def connect(name: str) -> Transport:
+def connect(name: str, no_reset: bool = False) -> Transport:
     """The line of a --device: PORT[:baud], tcp:host:port or sim:BOARD. Raises UsageError, DeviceError."""
     kind, _, rest = name.partition(":")
     if kind.lower() == "sim":
@@ -65,5 +65,5 @@ def connect(name: str) -> Transport:
         raise UsageError(f"{name!r} is no port but a simulated board", where="--device", hint=f"sim:{board}")
     path, colon, baud = name.rpartition(":")
     if colon and baud.isdecimal() and int(baud) > 0 and path:
-        return Serial(path, int(baud))
-    return Serial(name)
+        return Serial(path, int(baud), no_reset=no_reset)
+    return Serial(name, no_reset=no_reset)

@@ -57,10 +57,20 @@ class LineGone(DeviceError):
 
 
 class Serial:
-    """A serial port. patience: seconds that it may take no bytes. again: whether it may come back under its name."""
+    """A serial port. patience: seconds that it may take no bytes. again: whether it may come back under its name.
+    no_reset: DTR and RTS are not set while it is open; else that depends on the port (`SerialPort.control_lines`).
+    """
 
-    def __init__(self, port: str, baud: int = BAUD, patience: float | None = None, *, again: bool = True) -> None:
-        self.name, self._path, self._baud = port, port, baud
+    def __init__(
+        self,
+        port: str,
+        baud: int = BAUD,
+        patience: float | None = None,
+        *,
+        again: bool = True,
+        no_reset: bool = False,
+    ) -> None:
+        self.name, self._path, self._baud, self._no_reset = port, port, baud, no_reset
         self._patience = WRITE_SECONDS if patience is None else patience
         self._again = self._reopen if again else None
         self._open()
@@ -69,7 +79,7 @@ class Serial:
         try:
             port = serial.Serial(baudrate=self._baud, timeout=0, write_timeout=self._patience, exclusive=True)
             port.port = self._path
-            port.dtr = port.rts = port_named(self._path).control_lines
+            port.dtr = port.rts = not self._no_reset and port_named(self._path).control_lines
             port.open()
             self._port = port
         except _OPEN_ERRORS as error:

@@ -219,7 +219,41 @@ def test_control_lines_by_vendor(vid: int | None, is_set: bool, here: Path, monk
     monkeypatch.setattr(transport.serial, "Serial", Recorded)
     plug(monkeypatch, [("ttyUSB0", "n/a", vid, 1 if vid else None)])
     Serial("ttyUSB0")
-    assert opened == [(is_set, is_set)]
+    Serial("ttyUSB0", no_reset=True)
+    assert opened == [(is_set, is_set), (False, False)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["device", "info"],
+        ["bench", "m.nmp", "--runs", "1", "--device"],
+        ["compare", "m.nmp", "--device"],
+        ["run", "m.nmp", "x.npy", "--device"],
+    ],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize("name", ["ttyACM0", "auto"])
+def test_no_reset(
+    name: str, words: list[str], here: Path, agent: Path, inputs: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No command sets a line, at the port that is found, too."""
+    np.save("x.npy", inputs[0])
+    opened = []
+
+    class Watched(transport.serial.Serial):
+        def open(self) -> None:
+            opened.append((self.dtr, self.rts))
+            super().open()
+
+    monkeypatch.setattr(transport.serial, "Serial", Watched)
+    plug(monkeypatch, [("ttyACM0", "n/a", 0x2E8A, 0x000A)])
+    with lines.Port(Path("ttyACM0"), Program([agent])):
+        assert main([*words, name, "--no-reset"]) == ExitCode.OK
+        assert set(opened) == {(False, False)}
+        opened.clear()
+        assert main([*words, name]) == ExitCode.OK
+        assert set(opened) == {(True, True)}
 
 
 def test_a_late_start_is_waited_for(
