@@ -34,7 +34,7 @@ TABLE = Path(__file__).with_name("costs.json")
 # Pixels, channels and factors of a kernel's blocks; what is less is filled up. Of int8 products and of others.
 BLOCKS = {
     "cortex-m4": ((1, 1, 4), (1, 1, 4)),
-    "cortex-m55": ((1, 4, 16), (2, 2, 8)),
+    "cortex-m55": ((1, 4, 16), (1, 2, 8)),
     "rv32": ((4, 2, 1), (4, 2, 1)),
 }
 LANES = {"cortex-m4": (4, 2), "cortex-m55": (8, 8), "rv32": (1, 1)}  # channels of a depthwise kernel, as above

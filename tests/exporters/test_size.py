@@ -116,12 +116,12 @@ def test_states_are_left_out_where_there_are_none(tmp_path: Path, own: Path, cre
     assert "#define NMP_STATES 0\n" in bundle({"model": own.read_bytes()})["src/base/build.h"].decode()
 
 
-def one_conv(bits: int, k: int, shift: int, *, groups: int = 1) -> bytes:
+def one_conv(bits: int, k: int, shift: int, bias: int = 2**20, *, groups: int = 1) -> bytes:
     """A 1 x k convolution of 8 channels over one row; shift: of its sums. Its biases have 32 bits."""
     net = nets.Net(grid=nets.grid(bits, shift))
     net.input("x", 1, 1, k, 8, quant=nets.grid(bits, 0))
     net.const("w", np.ones((8, 1, k, 8 // groups)), nets.grid(bits, 0))
-    net.const("b", np.full(8, 2**20), nets.grid(32, shift))
+    net.const("b", np.full(8, bias), nets.grid(32, shift))
     net.op("conv2d", "x w b", "y", groups=groups)
     return to_bytes(nets.placed(net.graph("y")), {})
 
@@ -129,13 +129,14 @@ def one_conv(bits: int, k: int, shift: int, *, groups: int = 1) -> bytes:
 @pytest.mark.parametrize(
     ("portable", "fits"),
     [
-        ((8, 9, -1), (8, 9, 0)),  # a bias could bring back what the shift to the left saturates
+        ((8, 9, -1, 2**31 - 2**15 + 1), (8, 9, -1, 2**31 - 2**15)),  # or a bias brings back what is saturated
+        ((8, 9, -1, 2**15 - 2**31 - 1), (8, 9, 0, 2**15 - 2**31 - 1)),  # by a shift to the left
         ((16, 2**7, 9), (16, 2**7 - 1, 9)),  # int16: k * 8 products below 2^(shift + 1)
         ((16, 1, -1), (16, 1, 4)),
     ],
 )
 def test_portable_convolutions_are_left_out_where_vectors_do_all(
-    portable: tuple[int, int, int], fits: tuple[int, int, int]
+    portable: tuple[int, ...], fits: tuple[int, ...]
 ) -> None:
     for case, wanted in ((portable, True), (fits, False)):
         data = one_conv(*case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.ops import OPS
 from nmpconv.ops.case import Case, constant, fed, grid, single
 from nmpconv.ops.conv2d import Conv2DParams
+from nmpconv.ops.fully_connected import FullyConnectedParams
 from nmpconv.ops.weighted import Weighted
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import costs
@@ -28,6 +30,12 @@ def convolution(x: int, w: int, shape: tuple[int, ...], kernel: tuple[int, ...],
     operands = [fed("x", shape, x, -7), constant("w", kernel, w, *[-7] * out), constant("b", (out,), 16, -4)]
     made = single(OPS["conv2d"], "case", Conv2DParams(**params), operands, grid(x, -4))
     return file(made)
+
+
+def layer(bits: int, k: int, out: int) -> bytes:
+    """A fully connected layer of a vector; bits: of that and of the result."""
+    operands = [fed("x", (1, k), bits, -7), constant("w", (out, k), 8, *[-7] * out), constant("b", (out,), 16, -4)]
+    return file(single(OPS["fully_connected"], "case", FullyConnectedParams(), operands, grid(bits, -4)))
 
 
 def file(case: Case) -> bytes:
@@ -105,6 +113,17 @@ def test_wider_takes_more(target: str) -> None:
             sum(costs.estimated(convolution(b, b, (1, 24, 24, 24), (32, 3, 3, 24), **params), target)) for b in (8, 16)
         )
         assert narrow < wide < 8 * narrow
+
+
+@pytest.mark.parametrize(("target", "most"), [("cortex-m4", 1.4), ("cortex-m55", 2.1), ("rv32", 1.2)])
+def test_int16_vectors_take_little_more(target: str, most: float) -> None:
+    """The layers of MLPerf Tiny's autoencoder, whose default widths are int16 beside int8 weights."""
+    widths = (640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640)
+
+    def layers(bits: int) -> int:
+        return sum(sum(costs.estimated(layer(bits, *sides), target)) for sides in pairwise(widths))
+
+    assert layers(8) < layers(16) < most * layers(8)
 
 
 def test_widths_that_were_not_counted_are_the_next_wider_ones() -> None:

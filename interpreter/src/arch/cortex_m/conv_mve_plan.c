@@ -1,6 +1,16 @@
 /* What the convolutions of Cortex-M's vectors need. Compiled for every machine. */
 #include "arch/cortex_m/conv_mve_plan.h"
 
+#ifndef NMP_MVE /* mve.c has it for vectors */
+int nmp_mve_most(const int8_t *exponents, uint32_t n) {
+  int most = exponents[0];
+  for (uint32_t i = 1; i < n; i++) {
+    most = exponents[i] > most ? exponents[i] : most;
+  }
+  return most;
+}
+#endif
+
 size_t nmp_mve_scratch(const nmp_conv *c) {
   const size_t repeated = nmp_mve_repeated(c);
   const size_t bytes = nmp_mve_is_by_eight(c)  ? c->k * NMP_MVE_LANES * sizeof(int16_t) << nmp_mve_is_split(c)

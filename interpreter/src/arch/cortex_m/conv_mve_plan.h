@@ -37,17 +37,30 @@ static inline size_t nmp_mve_patches(const nmp_conv *c) {
   return fit < least ? least : fit < NMP_MVE_PATCHES ? fit : NMP_MVE_PATCHES;
 }
 
+/* The largest of n > 0 exponents. */
+int nmp_mve_most(const int8_t *exponents, uint32_t n);
+
 static inline int nmp_mve_least_shift(const nmp_conv *c) {
-  int least = nmp_conv_shift(c, 0);
-  for (uint32_t i = 1; i < c->out && c->exponent_step; i++) {
-    const int shift = nmp_conv_shift(c, i);
-    least = shift < least ? shift : least;
+  return c->shift - nmp_mve_most(c->exponents, c->exponent_step ? c->out : 1);
+}
+
+/* What a shift to the left has saturated is beyond the range of y with the bias, too. */
+static inline int nmp_mve_stays_out(const nmp_conv *c) {
+  const int32_t most = INT32_MAX - INT16_MAX;
+  if (c->bias_bits < 32 || nmp_mve_least_shift(c) >= 0) {
+    return 1;
   }
-  return least;
+  for (uint32_t i = 0; i < c->out; i++) {
+    const int32_t bias = nmp_conv_bias(c, i);
+    if (bias < -most || bias > most) {
+      return 0;
+    }
+  }
+  return 1;
 }
 
 /* What is not exact in 32 bits is left to the portable kernels: sums that are still too large after their shift, and
- * biases that could bring back what a shift to the left has saturated.
+ * biases that bring back what a shift to the left has saturated.
  */
 static inline int nmp_mve_claims(const nmp_conv *c) {
   if (nmp_mve_is_by_eight(c)) {
@@ -62,7 +75,7 @@ static inline int nmp_mve_claims(const nmp_conv *c) {
               room = shift + (nmp_x_wide(c) && nmp_w_wide(c) ? 1 : 9); /* products: 2^30, 2^22 */
     return shift >= 0 && (room >= 17 || c->k < (1u << room));
   }
-  return c->bias_bits < 32 || nmp_mve_least_shift(c) >= 0;
+  return nmp_mve_stays_out(c);
 }
 
 size_t nmp_mve_scratch(const nmp_conv *c);

@@ -145,7 +145,11 @@ static void some_channels(const nmp_conv *c, const uint8_t *x, size_t rows, size
 }
 
 void nmp_conv_mve_wide(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
-  for (size_t done = 0; done < count; done += PREPARED) {
+  if (rows % 2 && count >= 4) {
+    rows--;
+    nmp_conv_mve_gemv(c, (const uint8_t *)x + (rows * c->k << nmp_x_wide(c)), first, count, pixel + rows);
+  }
+  for (size_t done = 0; done < count && rows > 0; done += PREPARED) {
     const size_t n = count - done < PREPARED ? count - done : PREPARED;
     some_channels(c, x, rows, first + done, n, (uint8_t *)c->y + ((pixel * c->out + first + done) << nmp_y_wide(c)));
   }

@@ -13,6 +13,9 @@ typedef void nmp_conv_rows_fn(const nmp_conv *c, const void *x, size_t rows, siz
 nmp_conv_rows_fn nmp_conv_mve_narrow; /* both factors int8 */
 nmp_conv_rows_fn nmp_conv_mve_wide;
 
+/* The same of one row and at least four channels, not both factors int8. */
+void nmp_conv_mve_gemv(const nmp_conv *c, const void *x, size_t first, size_t count, size_t pixel);
+
 /* Those that are nmp_mve_is_by_eight. */
 void nmp_conv_mve_depthwise(const nmp_conv *c);
 
