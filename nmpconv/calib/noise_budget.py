@@ -6,7 +6,8 @@ is the whole, one with a single switch on a share. Where noise is small, the sha
 amplifies it, to less.
 
 In a graph with very many ops a pass for each tensor would take longer than all else. There neighbours are switched on
-together, and the noisiest of such blocks is halved, again and again: the largest shares are found first.
+together, and the noisiest of such blocks is halved, again and again: the largest shares are found first. So it is in a
+net of many multiply-accumulates where the shares of some tensors are asked for.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ DIGITS = 6  # of a share; those beyond depend on the CPU
 @dataclass(frozen=True)
 class Noise:
     """shares: by the first tensor of a grid, the largest first: the mean over the heads of what it alone makes of all
-    noise there, 0 to about 1; in a graph with very many ops only those that were found. skipped: why there are none.
+    noise there, 0 to about 1; in a large graph only those that were found. skipped: why there are none.
     grids: the tensors that are rounded on a grid, by the first tensor of it, where that is not the only one."""
 
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -53,14 +54,18 @@ def budget(
     images: Feeds,
     macs_most: int = MACS_MOST,
     asked: Collection[str] | None = None,
+    least: float = 0.0,
 ) -> Noise:
     """ranged: a float graph whose activations have grids. groups: the activations that share one. heads: where noise is
-    measured. macs_most: of all passes together. asked: the first tensors of the grids whose shares are wanted; None: of
-    all.
+    measured. macs_most: of all passes together. asked: the first tensors of the grids whose shares are wanted, the
+    largest of them in a large net; None: of all. least: the smallest share that is looked for there.
     """
     members = rounded(ranged, groups)
     macs = sum(OPS[node.op].macs(node.params, ranged.ins(node), ranged.outs(node)) for node in ranged.nodes)
-    count = min(IMAGES, len(images), macs_most // max(1, macs * (len(members) + 2)))
+    affordable = macs_most // max(1, macs)  # passes of one image
+    count = min(IMAGES, len(images), affordable // (len(members) + 2))
+    if not count and asked is not None and len(images) and affordable >= PASSES_LEAST + 2:
+        count = 1
     if not count:
         return Noise({}, "the net is too large to measure where its noise comes from" if len(images) else "no images")
     passes = Switched(ranged, members, heads, [images[i * len(images) // count] for i in range(count)], centred=True)
@@ -74,19 +79,22 @@ def budget(
 
     wanted = [name for name in passes.switches if asked is None or name in asked]
     most = max(PASSES_LEAST, OPS_MOST // ((len(ranged.nodes) + len(heads)) * passes.runs))
+    most = min(most, affordable // count - 2)
     found = (
-        dict(zip(wanted, each(share, wanted), strict=True)) if len(wanted) <= most else _largest(share, wanted, most)
+        dict(zip(wanted, each(share, wanted), strict=True))
+        if len(wanted) <= most
+        else _largest(share, wanted, most, least)
     )
     shares = dict(sorted(((name, round(x, DIGITS)) for name, x in found.items()), key=lambda item: -item[1]))
     grids = {first: tuple(members[first]) for first in shares if members[first] != [first]}
     return Noise(shares, grids=grids)
 
 
-def _largest(share: Callable[..., float], names: Sequence[str], passes: int) -> dict[str, float]:
-    """The largest shares of single tensors that so many passes find."""
+def _largest(share: Callable[..., float], names: Sequence[str], passes: int, least: float = 0.0) -> dict[str, float]:
+    """The largest shares of single tensors that so many passes find, as long as there may be larger ones than least."""
     found: dict[str, float] = {}
     blocks = [(-inf, 0, len(names))]  # a heap: minus the share of names[start:end]
-    while blocks and passes > 0:
+    while blocks and passes > 0 and -blocks[0][0] >= least:
         less, start, end = heappop(blocks)
         if end - start == 1:
             found[names[start]] = -less

@@ -70,7 +70,7 @@ def _loud(trials: CandidateEvaluator, ranged: Graph, is_cheap: Callable[..., boo
     if len(groups) > CHECKED_MOST:
         return [name for name, share in noise().shares.items() if share >= SHARE and is_cheap(name)]
     asked = [group[0] for group in groups if is_cheap(group[0])]
-    shares = noise(asked=asked).shares if asked else {}
+    shares = noise(asked=asked, least=SHARE).shares if asked else {}
     return [name for name, share in shares.items() if share >= SHARE]
 
 

@@ -20,6 +20,7 @@ from nmpconv.cli.report_tables import on_one_grid
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
+from nmpconv.ops import OPS
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -127,6 +128,32 @@ def test_what_is_too_large_is_skipped() -> None:
     assert (found.shares, found.skipped) == ({}, "no images")
     found = budget(graph, grid_groups(graph), ["y"], feeds(graph, 3), 10)
     assert (found.shares, found.skipped) == ({}, "the net is too large to measure where its noise comes from")
+
+
+def chain(layers: int) -> Graph:
+    """c0 to y, convolutions that change nothing, of which c1 has a far coarser grid."""
+    net, same = Net(5), np.eye(8).reshape(8, 1, 1, 8)
+    net.input("x", 1, 4, 4, 8)
+    for i in range(layers):
+        net.conv(f"c{i - 1}" if i else "x", f"c{i}", 8, w=same, clamp=RELU)
+    net.conv(f"c{layers - 1}", "y", 8, w=same)
+    grids = {f"c{i}": (16, -12) for i in range(layers)} | {"c1": (8, -6)}
+    return on_grids(net.graph("y"), x=(16, -12), y=(16, -9), **grids)
+
+
+def test_of_a_large_net_the_largest_shares_are_found() -> None:
+    """What multiply-accumulates allow is less than a pass for each tensor of one image."""
+    graph = chain(30)
+    macs = sum(OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node)) for node in graph.nodes)
+    images = feeds(graph, 3)
+    groups, asked = grid_groups(graph), [f"c{i}" for i in range(30)]
+    every = budget(graph, groups, ["y"], images[:1], asked=asked).shares
+    some = budget(graph, groups, ["y"], images, 20 * macs, asked).shares
+    assert next(iter(every)) == next(iter(some)) == "c1"
+    assert some.items() <= every.items() and len(some) < len(every)
+    assert not budget(graph, groups, ["y"], images, 17 * macs, asked).shares
+    assert not budget(graph, groups, ["y"], images, 20 * macs).shares
+    assert budget(graph, groups, ["y"], images, 20 * macs, asked[:8]).shares.keys() == set(asked[:8])
 
 
 def test_all_that_is_rounded_on_a_grid_is_named() -> None:

@@ -162,3 +162,17 @@ def test_the_largest_shares_are_found_first() -> None:
     found = _largest(lambda *some: sum(loud.get(name, 1e-5) for name in some), names, 60)
     assert list(found)[:3] == list(loud) and all(found[name] == loud[name] for name in loud)
     assert len(found) < 10
+
+
+def test_no_pass_looks_for_small_shares() -> None:
+    loud, asked = {"t17": 0.5, "t600": 0.3}, list[int]()
+
+    def share(*some: str) -> float:
+        asked.append(len(some))
+        return sum(loud.get(name, 1e-5) for name in some)
+
+    assert list(_largest(share, [f"t{i}" for i in range(1000)], 1000, 0.1))[:2] == list(loud)
+    assert len(asked) < 45
+    asked.clear()
+    assert not _largest(lambda *some: asked.append(len(some)) or 1e-5 * len(some), list("abcdefgh"), 1000, 0.1)
+    assert len(asked) == 2
