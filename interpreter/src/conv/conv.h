@@ -91,6 +91,16 @@ static inline int nmp_conv_shift(const nmp_conv *c, size_t channel) {
   return c->shift - c->exponents[channel * c->exponent_step];
 }
 
+/* 1 where a channel's sums are shifted to the left: y has finer steps than they. */
+static inline int nmp_conv_lifts(const nmp_conv *c) {
+  for (size_t i = 0; i < c->out; i++) {
+    if (nmp_conv_shift(c, i) < 0) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
 static inline int32_t nmp_conv_bias(const nmp_conv *c, size_t channel) {
   return c->bias_bits == 8    ? ((const int8_t *)c->bias)[channel]
          : c->bias_bits == 16 ? ((const int16_t *)c->bias)[channel]
