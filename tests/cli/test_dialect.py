@@ -44,9 +44,10 @@ NUMBERS = [row for row in EVERY if kind_of(row.values[1]) in (int, float)]
 
 def arguments(words: tuple[str, ...]) -> list[str]:
     """Of a command that then fails, at the latest since a file is not there."""
-    parameters = inspect.signature(
-        next(c for c in whole_app().registered_commands if c.name == words[0]).callback or print
-    )
+    app = whole_app()
+    for group in words[:-1]:
+        app = next(g.typer_instance for g in app.registered_groups if g.name == group and g.typer_instance)
+    parameters = inspect.signature(next(c for c in app.registered_commands if c.name == words[-1]).callback or print)
     needed = [one for one in parameters.parameters.values() if one.default is Parameter.empty]
     flags = [(flag_of(one), "gone") for one in needed if isinstance(info_of(one), OptionInfo)]
     places = ["gone" for one in needed if not isinstance(info_of(one), OptionInfo)]
@@ -127,7 +128,7 @@ def test_older_names_are_taken_by_every_command_that_has_data(cli) -> None:
         (("convert", "model.onnx", "--strict=1"), "--strict: the flag takes no value"),
         (("convert", "a", "b"), "nmpconv convert: more arguments than it takes: b"),
         (("eval", "model.nmp"), "nmpconv eval: --data is missing\nhint: Test data: "),
-        (("inspect", "--json"), "nmpconv inspect: MODEL.nmp is missing\nhint: The converted model"),
+        (("inspect", "--json"), "nmpconv inspect: MODEL.nmp... is missing\nhint: A converted model"),
         (("convrt",), "nmpconv: there is no command 'convrt'\nhint: did you mean convert?"),
         (("device", "zzz"), "nmpconv device: there is no command 'zzz'\nhint: there are info, list, build"),
         (

@@ -41,7 +41,7 @@ class Steering(lines.Old):
 def test_texts_are_cleaned(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str], code: ExitCode
 ) -> None:
-    monkeypatch.setattr(connect, "connect", lambda name: Steering())
+    monkeypatch.setattr(connect, "connect", lambda *_, **__: Steering())
     assert main(command) == code
     told = "".join(capsys.readouterr())
     assert "error: board" in told and "[/red]" in told and r"\u202e" in told
