@@ -17,6 +17,7 @@ CALLERS = {
     "html_report": "report",
     "bench_device": "bench-device",
     "memory_of_several": "inspect-memory",
+    "web_page": "page",
 }  # modules of nmpconv.cli
 
 
