@@ -143,6 +143,12 @@ static nmp_status exercise(const uint8_t *file, size_t bytes) {
       run_op(net, &m, i, arena, before, base + (base ? nmp_model_live_end(&m, i) : info.arena_bytes));
     }
   }
+  const size_t kept = nmp_suspended_bytes(net);
+  uint8_t *memory = aligned(kept);
+  if (nmp_suspend(net, memory, kept) != NMP_OK || nmp_resume(&net, arena, memory, kept) != NMP_OK) {
+    fail("it does not go on", 0);
+  }
+  free(memory);
   free(arena);
   free(before);
   return status;

@@ -185,9 +185,19 @@ static void test_copy(nmp_net *net, const nmp_model *m, const nmp_info *info, si
 #endif
 }
 
+/* Bytes of its states. */
+static size_t state_bytes(nmp_net *net, const nmp_info *info) {
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < info->inputs; i++) {
+    nmp_view view;
+    bytes += nmp_state_of(net, i) >= 0 && nmp_input(net, i, &view) == NMP_OK ? view.bytes : 0;
+  }
+  return bytes;
+}
+
 /* Another user of the arena between two runs changes nothing: states go on from where they were. */
 static void test_suspend(nmp_net *net, const nmp_model *m, const nmp_info *info) {
-  const size_t bytes = nmp_suspended_bytes(net);
+  const size_t bytes = nmp_suspended_bytes(net), first = bytes - state_bytes(net, info); /* of the states */
   uint8_t *arena = (uint8_t *)net, *memory = aligned(bytes + GUARD), *states[2] = {NULL, NULL};
   nmp_net *again = NULL;
   memset(memory, 0x5a, bytes + GUARD);
@@ -207,7 +217,8 @@ static void test_suspend(nmp_net *net, const nmp_model *m, const nmp_info *info)
     expect(nmp_resume(&again, arena, NULL, bytes) == NMP_E_ARGUMENT, "nothing to resume");
     expect(nmp_resume(&again, arena, memory, bytes - 1) == NMP_E_ARGUMENT && again == NULL, "a byte is missing");
     expect(nmp_resume(&again, arena, memory, bytes) == NMP_OK && again == net, "resume");
-    expect(nmp_suspend(net, memory, bytes) == NMP_OK && memcmp(memory, states[twice], bytes) == 0, "the same again");
+    expect(nmp_suspend(net, memory, bytes) == NMP_OK, "suspend again");
+    expect(memcmp(memory + first, states[twice] + first, bytes - first) == 0, "the same states again");
     test_vectors(net, m, info->ops, 1);
   }
   for (size_t i = 0; i < GUARD; i++) {
