@@ -68,7 +68,7 @@ def opened(chromium: str, folder: Path, page: str, pictures: list[Path]) -> list
 def test_pictures_have_the_bytes_of_every_machine(
     resize: str, samples: Path, tmp_path: Path, need_tool: Callable[..., str], need_package: Callable[..., None]
 ) -> None:
-    """Of the model's size and of others, larger and smaller, which the page's filter resizes: first along rows, as
+    """Pictures of the model's size, and larger and smaller ones, which the page's filter resizes: first along rows, as
     Pillow does but for tall pictures."""
     need_package("ziglang")
     chromium, sample, random = need_tool("chromium", "chromium-browser"), samples / "shapes", np.random.default_rng(1)

@@ -142,7 +142,7 @@ def chain(layers: int) -> Graph:
 
 
 def test_of_a_large_net_the_largest_shares_are_found() -> None:
-    """What multiply-accumulates allow is less than a pass for each tensor of one image."""
+    """Fewer passes are allowed than there are tensors, by multiply-accumulates of one image."""
     graph = chain(30)
     macs = sum(OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node)) for node in graph.nodes)
     images = feeds(graph, 3)

@@ -27,10 +27,11 @@ def wasm() -> bytes:
     if program is None:
         raise DeviceError("the compiler of WebAssembly is missing", where=NAME, hint="pip install ziglang")
     kept = home() / f"nmp-{_key()}.wasm"
-    if kept.is_file():
+    is_ours = kept.is_absolute()  # else the package is read-only, and the current folder may be anyone's
+    if is_ours and kept.is_file():
         return read_file(kept)
     data = _compiled(program)
-    if kept.is_absolute():  # else the package is read-only, and a folder of the user's stays as it is
+    if is_ours:
         with suppress(OSError, OutputError):
             kept.parent.mkdir(exist_ok=True)
             write_file(kept, data)
