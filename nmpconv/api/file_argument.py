@@ -10,6 +10,7 @@ from nmpconv.base.files import read_file
 from nmpconv.data.columns import LABELS
 from nmpconv.data.samples import Data
 from nmpconv.errors import UsageError
+from nmpconv.file.reader import Model, read
 from nmpconv.runtime.interpreter import Net, load
 from nmpconv.runtime.ports import as_array
 
@@ -20,6 +21,12 @@ def data_of(model: NmpFile) -> bytes:
     """The bytes of a file. Raises InputError, UsageError."""
     _check(model)
     return read_file(model) if isinstance(model, str | Path) else bytes(model)
+
+
+def contents_of(model: NmpFile) -> Model:
+    """The contents of a file. Raises InputError, UsageError, ModelError, which names a path that was given."""
+    _check(model)
+    return read(model if isinstance(model, str | Path) else bytes(model))
 
 
 def net_of(model: NmpFile | Net, cpu: str | None, threads: int | None) -> Net:

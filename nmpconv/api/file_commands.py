@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, overload
 
-from nmpconv.api.file_argument import NmpFile, data_of, net_of, sources
+from nmpconv.api.file_argument import NmpFile, contents_of, data_of, net_of, sources
 from nmpconv.api.keyword_checks import check, forgiving
 from nmpconv.base.files import write_folder
 from nmpconv.base.progress import Progress, reporter, silent
@@ -54,7 +54,7 @@ def inspect(model: NmpFile, *, target: Target | None = None) -> Inspected:
     from nmpconv.runtime import costs  # it knows the ops, and with them onnx
 
     data = data_of(model)
-    found = reader.read(data if not isinstance(model, str | Path) else model)
+    found = contents_of(model)
     wanted = targets.TARGETS if target is None else (target,)
     ram = tuple(targets.needs(data, name) for name in wanted)
     instructions = {n: tuple(costs.estimated(data, n)) for n in wanted if n in targets.MICROCONTROLLERS}

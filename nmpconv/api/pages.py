@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmpconv.api.file_argument import NmpFile, data_of, sources
+from nmpconv.api.file_argument import NmpFile, contents_of, data_of, sources
 from nmpconv.api.keyword_checks import check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, reporter, silent
@@ -22,7 +22,6 @@ from nmpconv.exporters import browser, html
 from nmpconv.exporters.html.charts import Bars, rebinned
 from nmpconv.exporters.html.subject import Subject, of_file
 from nmpconv.exporters.html.worst_samples import Judged, judge
-from nmpconv.file.reader import read
 from nmpconv.runtime.benchmark import measure
 from nmpconv.runtime.interpreter import load
 
@@ -88,7 +87,7 @@ def page(file: NmpFile, *, decoder: Decoder | None = None) -> str:
     """
     check(page, {"decoder": decoder})
     content, name = data_of(file), Path(file).stem if isinstance(file, str | Path) else "model"
-    model = read(content)
+    model = contents_of(file)
     detection = None
     if decoder is not None:
         _, *size, _ = model.tensors[browser.image(model, name).tensor].shape
@@ -106,7 +105,7 @@ def _subject(
     time: bool,
     progress: Progress,
 ) -> Subject:
-    content = data_of(file)
+    content, model = data_of(file), contents_of(file)
     net = load(content) if data is not None or time else None
     judged = Judged()
     if net is not None and data is not None:
@@ -117,6 +116,7 @@ def _subject(
     return of_file(
         Path(file).name if isinstance(file, str | Path) else f"file {number + 1}",
         content,
+        model,
         report=getattr(converted, "report", None),
         bars=bars,
         judged=judged,
@@ -147,6 +147,7 @@ def of_conversion(
     subject = of_file(
         name,
         converted.data,
+        contents_of(converted),
         report=converted.report,
         bars={**judged.bars, **observed(converted)},
         judged=judged,

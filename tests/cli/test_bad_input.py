@@ -215,6 +215,10 @@ NMP = [
     Case(f"{id}-{command.split()[0]}", make, command, code, says)
     for command in (
         "inspect model.nmp",
+        "report model.nmp",
+        "page model.nmp",
+        "export model.nmp",
+        "bundle model.nmp -o c",
         "run model.nmp images/00.png",
         "eval model.nmp --data images",
         "bench model.nmp",

@@ -11,7 +11,7 @@ from nmpconv.conversion.report import Layer, Report
 from nmpconv.exporters.html.charts import Bars
 from nmpconv.exporters.html.worst_samples import Judged
 from nmpconv.file.memory_map import Memory, memory
-from nmpconv.file.reader import Model, read
+from nmpconv.file.reader import Model
 from nmpconv.runtime import targets
 from nmpconv.runtime.costs import footprint
 from nmpconv.runtime.interpreter import OpTime
@@ -57,6 +57,7 @@ class Subject:
 def of_file(
     name: str,
     data: bytes,
+    model: Model,
     *,
     report: Report | None = None,
     bars: Mapping[str, Bars] | None = None,
@@ -64,8 +65,7 @@ def of_file(
     times: tuple[OpTime, ...] = (),
     command: str = "",
 ) -> Subject:
-    """data: the file's bytes. Raises ModelError for a refused one."""
-    model = read(data)
+    """data, model: the file's bytes and contents."""
     target = model.metadata.get("target")
     plan = memory(model, targets.scratch(data, target))
     ram = tuple(targets.needs(data, one) for one in targets.MICROCONTROLLERS)
