@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +13,16 @@ import onnx
 from onnx_cases import OnnxCase, Variant, choices, narrowed, precision, variant
 
 from nmpconv.base.fixed_point import dequantize
+from nmpconv.base.progress import silent
+from nmpconv.base.workers import Here
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.conversion.calibration import float_passes
-from nmpconv.conversion.pipeline import Options, convert
+from nmpconv.conversion.context import Context
+from nmpconv.conversion.options import Options
+from nmpconv.conversion.pipeline import fit, place
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
+from nmpconv.file.writer import to_bytes
 from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
@@ -44,15 +49,24 @@ class Outcome:
 
 def outcomes(case: OnnxCase, folder: Path) -> Iterator[Outcome]:
     """At 8 and at 16 bits, the worst of its variants that convert; refused when none does."""
-    for bits in BITS:
-        results = [_attempt(some, kept, bits, folder) for some in narrowed(case) for kept in choices(case)]
+    attempts = [_attempts(some, kept, folder) for some in narrowed(case) for kept in choices(case)]
+    for results in zip(*attempts, strict=True):
         ran = [result for result in results if not result.refused]
         yield max(ran, key=lambda result: (bool(result.wrong), result.worst)) if ran else results[-1]
 
 
-def _attempt(case: OnnxCase, kept: list[str], bits: int, folder: Path) -> Outcome:
+def _attempts(case: OnnxCase, kept: list[str], folder: Path) -> list[Outcome]:
+    """Outcomes of one variant, at each of BITS."""
     try:
-        worst, wrong = run(variant(case, kept), bits, folder, precision(case))
+        imported = Imported.of(variant(case, kept), folder)
+    except REFUSALS as error:
+        return [Outcome(case.name, case.op, bits, refused=_reason(error)) for bits in BITS]
+    return [_attempt(case, imported, bits) for bits in BITS]
+
+
+def _attempt(case: OnnxCase, imported: Imported, bits: int) -> Outcome:
+    try:
+        worst, wrong = run(imported, bits, precision(case))
     except REFUSALS as error:
         return Outcome(case.name, case.op, bits, refused=_reason(error))
     return Outcome(case.name, case.op, bits, worst=worst, wrong=wrong)
@@ -67,12 +81,36 @@ def _reason(error: NmpError) -> str:
     return error.message
 
 
-def run(case: Variant, bits: int, folder: Path, noise: float = 0.0) -> tuple[float, str]:
+@dataclass(frozen=True)
+class Imported:
+    """A case, its files, and the float graph that is converted at each width."""
+
+    case: Variant
+    model: Path
+    data: Mapping[str, Path]
+    floats: Graph
+
+    @staticmethod
+    def of(case: Variant, folder: Path) -> Imported:
+        """Writes the files of a case into the folder, over those of the last one."""
+        for wanted in case.expected:
+            if any(not np.isfinite(y).all() for y in wanted.values()):
+                raise InputError("expected values that are not finite")
+        path = folder / "model.onnx"
+        onnx.save(case.model, path)
+        floats = float_passes(load(path, input_shapes=case.shapes), {}, Trace())
+        data: dict[str, Path] = {}
+        for i, name in enumerate(case.samples[0]):
+            np.save(folder / f"{i}.npy", np.stack([sample[name] for sample in case.samples]))
+            if name in floats.inputs:
+                data[name] = folder / f"{i}.npy"
+        return Imported(case, path, data, floats)
+
+
+def run(imported: Imported, bits: int, noise: float = 0.0) -> tuple[float, str]:
     """(largest error in units of its bound, what is wrong). noise: of an expected value, what it may be off itself."""
-    for wanted in case.expected:
-        if any(not np.isfinite(y).all() for y in wanted.values()):
-            raise InputError("expected values that are not finite")
-    net, integer, floats = converted(case, bits, folder)
+    case = imported.case
+    net, integer, floats = converted(imported, bits)
     worst, wrong = 0.0, ""
     for feeds, wanted in zip(case.samples, case.expected, strict=True):
         reference, bounds = error_bounds.bounds(integer, floats, feeds)
@@ -89,18 +127,13 @@ def run(case: Variant, bits: int, folder: Path, noise: float = 0.0) -> tuple[flo
     return worst, wrong if worst > 1 else ""
 
 
-def converted(case: Variant, bits: int, folder: Path) -> tuple[interpreter.Net, Graph, Graph]:
+def converted(imported: Imported, bits: int) -> tuple[interpreter.Net, Graph, Graph]:
     """(what runs, its integer graph, the float graph that it was made from); ranges are those of the case's own data.
 
     Plain rounding: what --rounding, --equalize and bias correction do to make results better on average has no bound
-    for the single element.
+    for the single element. The stages of `convert` but its report, which takes a third of the time.
     """
-    path = folder / "model.onnx"
-    onnx.save(case.model, path)
-    data: dict[str, Path] = {}
-    for i, name in enumerate(case.samples[0]):
-        data[name] = folder / f"{i}.npy"
-        np.save(data[name], np.stack([sample[name] for sample in case.samples]))
+    case, floats = imported.case, imported.floats
     options = Options(
         bits=str(bits),
         widths="strict",
@@ -111,13 +144,13 @@ def converted(case: Variant, bits: int, folder: Path) -> tuple[interpreter.Net, 
         drop_channels=False,
         input_shape=case.shapes,
     )
-    floats = float_passes(load(path, input_shapes=case.shapes), {}, Trace())
-    result = convert(path, {name: data[name] for name in floats.inputs}, options, lambda *_: None)
-    found = {v.name: v.origin for v in result.graph.activations() if v.origin and v.name in floats.values}
-    widths = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in result.graph.activations()}
-    seen = {v.name: TensorStats(v.observed.min, v.observed.max, 1) for v in result.graph.activations() if v.observed}
+    context = Context.of(imported.model, options, silent, Here())
+    graph = place(context, fit(context, imported.data).whole).planned
+    found = {v.name: v.origin for v in graph.activations() if v.origin and v.name in floats.values}
+    widths = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in graph.activations()}
+    seen = {v.name: TensorStats(v.observed.min, v.observed.max, 1) for v in graph.activations() if v.observed}
     names = [value.name for value in floats.activations()]
     deep, stats = attention_masks.run(floats, observe(FloatEngine(floats, names), case.samples, names))
     apart, stats, widths = table_resolution.run(deep, stats, widths)
     exact, _, _ = exact_square_roots.run(apart, {**stats, **seen}, widths)
-    return interpreter.load(result.data), result.graph, offsets.store(exact, found)
+    return interpreter.load(to_bytes(graph, {}, [])), graph, offsets.store(exact, found)

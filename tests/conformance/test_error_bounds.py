@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from conform import BITS, run
+from conform import BITS, Imported, run
 from onnx import helper, numpy_helper
 from onnx_cases import choices, in_scope, precision, variant
 
@@ -99,7 +99,7 @@ def test_a_small_change_is_found(module, name, edit, bits, tmp_path):
     changed = onnx.ModelProto()
     changed.CopyFrom(original.model)
     edit(changed.graph)
-    worst, wrong = run(original, bits, tmp_path, precision(case))
+    worst, wrong = run(Imported.of(original, tmp_path), bits, precision(case))
     assert worst <= 1 and not wrong
-    worst, wrong = run(replace(original, model=changed), bits, tmp_path, precision(case))
+    worst, wrong = run(Imported.of(replace(original, model=changed), tmp_path), bits, precision(case))
     assert worst > 1 and "off by" in wrong
