@@ -16,7 +16,7 @@ from nmpconv.errors import InputError
 
 MUTANTS = 100
 SECONDS = 10.0
-NATIVE_SECONDS = 25.0
+NATIVE_SECONDS = 10.0
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -39,7 +39,7 @@ def test_some_mutants(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_many_mutants(name: str, tmp_path: Path) -> None:
-    assert not hunt(KINDS[name], SECONDS, 2, tmp_path).faults
+    assert not hunt(KINDS[name], SECONDS / 2, 2, tmp_path).faults
 
 
 @pytest.mark.slow

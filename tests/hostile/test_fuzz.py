@@ -64,4 +64,4 @@ def test_mutants(build: Build, seeds: list[Path]) -> None:
 
 @pytest.mark.slow
 def test_many_mutants(build: Build, seeds: list[Path]) -> None:
-    run(build(), 100_000, seeds)
+    run(build(), 50_000, seeds)

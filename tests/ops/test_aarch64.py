@@ -21,8 +21,9 @@ from nmpconv.passes.memory import plan_memory
 pytestmark = pytest.mark.slow
 LEVELS = ["portable", "neon", "neondot", "i8mm"]
 CPUS = ("max", "cortex-a76", "cortex-a53")  # whose best levels are i8mm, neondot and neon
-LARGEST = ("super_resolution_224", "deeplabv3_mnv2_dm05_513_qatdeq")  # two minutes each; their ops are in others, too
-LARGE = (*LARGEST, "yolox_nano_416", "fastestdet_352", "mobilenetv2_100_224_ptqdeq", "squeezenet1.1_227")  # not at 16
+# Minutes each: their ops are in others, too.
+LARGEST = ("super_resolution_224", "deeplabv3_mnv2_dm05_513_qatdeq", "yolox_nano_416")
+ONLY_INT8 = ("fastestdet_352", "fsrcnn_x2", "yunet_n_320", "mobilenetv2_100_224_ptqdeq", "squeezenet1.1_227")
 MLPERF_TINY = ("mlperf_ic_resnet8_nhwc", "mlperf_vww_mobilenet025_nchw", "mlperf_kws_dscnn", "mlperf_ad_autoencoder")
 
 
@@ -126,7 +127,7 @@ def test_samples(
     ("name", "bits"),
     [
         *((name, "8") for name in HARNESS.FLOORS if name not in LARGEST),
-        *((name, "16") for name in HARNESS.FLOORS if name not in LARGE),
+        *((name, "16") for name in HARNESS.FLOORS if name not in (*LARGEST, *ONLY_INT8)),
     ],
 )
 def test_models_of_the_zoo(

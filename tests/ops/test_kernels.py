@@ -28,8 +28,8 @@ def program_of(root: Path, folder: Path, found: Library) -> Path:
 
 
 @pytest.fixture(scope="module")
-def check_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory, kernels: Library) -> Path:
-    return program_of(root, tmp_path_factory.mktemp("kernels"), kernels)
+def check_kernels(root: Path, once: Once, kernels: Library) -> Path:
+    return once("check_kernels", lambda folder: program_of(root, folder, kernels)) / "check_kernels"
 
 
 # What /proc/cpuinfo calls the instructions that a level needs, of x86-64 and AArch64.

@@ -27,7 +27,6 @@ MODELS = {
     "mlperf_kws_dscnn": ("8", "16"),
     "mlperf_ad_autoencoder": ("8", "16"),
     "mobilenetv2_100_224_ptqdeq": ("8",),
-    "squeezenet1.1_227": ("8",),
 }
 
 

@@ -118,4 +118,4 @@ def test_models() -> None:
 
 @pytest.mark.slow
 def test_many_models() -> None:
-    run(400)
+    run(200)
