@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware wasm demo test test-slow test-all proofs fuzz fuzz-models coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -182,6 +182,9 @@ firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547
 
 wasm: $(VENV)/simulator  ## build/nmp.wasm: the interpreter as WebAssembly
 	@$(MAKE) --no-print-directory -s -C interpreter/wasm ZIG="$(abspath $(BIN))/python -m ziglang"
+
+npm: $(VENV)/simulator  ## build/nmp-runtime-VERSION.tgz: the same as a package for npm, which is needed
+	@$(MAKE) --no-print-directory -s -C interpreter/wasm npm ZIG="$(abspath $(BIN))/python -m ziglang"
 
 zoo: $(VENV)/installed  ## convert and measure the models of NMP_ZOO, against their floors
 	$(BIN)/python bench/zoo.py --floors

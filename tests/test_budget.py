@@ -31,6 +31,7 @@ SOURCES = {
     ".ino",
     ".js",
     ".mjs",
+    ".mts",
     ".ld",
     ".md",
     ".mk",

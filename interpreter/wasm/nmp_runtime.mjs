@@ -25,24 +25,57 @@ class Instance {
   }
 }
 
-const asModule = async (given) => {
+const inNode = Boolean(globalThis.process?.versions?.node);
+
+const fetched = async (address) => {
+  if (inNode && !/^(https?|data|blob):/.test(address)) {
+    const { readFile } = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs/promises");
+    return readFile(/^file:/.test(address) ? new URL(address) : address);
+  }
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`${address} cannot be read: ${response.status} ${response.statusText}`);
+  return new Uint8Array(await response.arrayBuffer());
+};
+
+// source: bytes, a Blob, a Response, or an address: a URL, or a path where there are files.
+const bytesOf = async (source) => {
+  if (ArrayBuffer.isView(source)) return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
+  if (source instanceof ArrayBuffer) return new Uint8Array(source);
+  if (typeof source === "string" || source instanceof URL) return fetched(source);
+  const given = await source;
+  if (typeof given?.arrayBuffer !== "function") throw new TypeError("allowed are bytes, a Blob, a Response, a URL or a path");
+  return new Uint8Array(await given.arrayBuffer());
+};
+
+let own;
+const compiled = async (given) => {
   if (given instanceof WebAssembly.Module) return given;
-  if (given instanceof Response) return WebAssembly.compile(await given.arrayBuffer());
-  return WebAssembly.compile(given);
+  if (given !== undefined) return WebAssembly.compile(await bytesOf(given));
+  own ??= bytesOf(new URL("nmp.wasm", import.meta.url)).then((bytes) => WebAssembly.compile(bytes));
+  return own.catch((error) => {
+    own = undefined;
+    throw error;
+  });
 };
 
 /** Names of the CPU levels of a module, the plainest first. */
 export async function levels(module) {
-  const instance = new Instance(await asModule(module));
+  const instance = new Instance(await compiled(module));
   const found = [];
   for (let i = 0, at; (at = instance.exports.cpu_level(i)); i++) found.push(instance.text(at));
   return found;
 }
 
-/** A net of the bytes of a .nmp file. module: nmp.wasm, its bytes or compiled. cpu: a level, default the best. */
+/** A net of a .nmp file. module: nmp.wasm or what it is compiled to, default the one beside this script. cpu: a level,
+ * default the best. */
 export async function load(file, { module, cpu } = {}) {
-  const bytes = file instanceof ArrayBuffer ? new Uint8Array(file) : new Uint8Array(file.buffer, file.byteOffset, file.byteLength);
-  return new Net(new Instance(await asModule(module)), bytes, cpu);
+  const [code, bytes] = await Promise.all([compiled(module), bytesOf(file)]);
+  return new Net(new Instance(code), bytes, cpu);
+}
+
+/** One run of a .nmp file: `load`, then `Net.run`. */
+export async function run(file, values, options) {
+  return (await load(file, options)).run(values);
 }
 
 export class Net {
@@ -115,10 +148,14 @@ export class Net {
   }
 
   /** Real numbers of inputs by name, of the only one as they are, to real numbers of outputs by name. Both in the order
-   * of the file's shapes (NHWC). */
+   * of the file's shapes, which for images is NHWC. */
   run(values) {
-    const only = this.inputs.filter((port) => port.state < 0);
-    const given = ArrayBuffer.isView(values) || Array.isArray(values) ? { [only[0].name]: values } : values;
+    const needed = this.inputs.filter((port) => port.state < 0).map((port) => port.name);
+    const isOne = ArrayBuffer.isView(values) || Array.isArray(values);
+    if (isOne && needed.length !== 1) throw new RangeError(`there are inputs ${needed.join(", ")}: give { name: numbers, ... }`);
+    const given = isOne ? { [needed[0]]: values } : values;
+    const missing = needed.filter((name) => !(name in given));
+    if (missing.length) throw new RangeError(`no numbers for ${missing.join(", ")}`);
     for (const [name, numbers] of Object.entries(given)) this.write(name, quantized(this.#named(this.inputs, name), numbers));
     this.runRaw();
     return Object.fromEntries(this.outputs.map((port) => [port.name, dequantized(port, this.read(port.name))]));
