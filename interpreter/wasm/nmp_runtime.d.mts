@@ -21,6 +21,8 @@ export interface Port {
   /** An offset for each exponent; null: `origin` is that of all. */
   readonly offsets: number[] | null;
   readonly origin: number;
+  /** The least and the greatest integer. */
+  readonly clip: [number, number];
 }
 
 export interface Input extends Port {
@@ -61,7 +63,8 @@ export function run(file: Source, values: Numbers | Record<string, Numbers>, opt
 /** Names of the CPU levels, the plainest first. */
 export function levels(module?: Options["module"]): Promise<string[]>;
 
-/** The integers that a port has for real numbers: nearest, halves to even, within its type's range. */
+/** The integers that a port has for real numbers: nearest, halves up, within `clip`.
+ * @throws RangeError: another length, or no finite number. */
 export function quantized(port: Port, numbers: Numbers): Int8Array | Int16Array | Int32Array;
 
 /** Real numbers of a port's integers, which are given as bytes. */

@@ -111,6 +111,7 @@ export class Net {
       axis: exports.view_axis(),
       exponents: copy(Int8Array, exports.view_exponents(), exponents),
       offsets: offsets ? copy(Float32Array, offsets, exponents) : null,
+      clip: [exports.view_clip_min(), exports.view_clip_max()],
       origin: new Float32Array(new Uint32Array([exports.view_origin()]).buffer)[0],
     };
     this.#offsets.set((isOutput ? "out " : "in ") + port.name, exports.view_data());
@@ -173,15 +174,15 @@ const places = (port) => {
 
 const offset = (port, place) => (port.offsets ? port.offsets[place] : port.origin);
 
-/** Nearest integers, halves to even, within the type's range. */
+/** sat(round_half_up((x - offset) / 2^exponent)), the difference in float32: schema/FORMAT.md, "Ports". */
 export function quantized(port, numbers) {
-  const Type = TYPES[port.bits], most = 2 ** (port.bits - 1), place = places(port);
-  const to = new Type((8 * port.bytes) / port.bits);
+  const to = new TYPES[port.bits]((8 * port.bytes) / port.bits), [low, high] = port.clip, place = places(port);
   if (numbers.length !== to.length) throw new RangeError(`${port.name} has ${to.length} numbers, given are ${numbers.length}`);
   for (let i = 0; i < to.length; i++) {
-    const k = place(i), x = (numbers[i] - offset(port, k)) * 2 ** -port.exponents[k], low = Math.floor(x);
-    const rest = x - low, q = rest > 0.5 || (rest === 0.5 && low % 2) ? low + 1 : low;
-    to[i] = Math.min(Math.max(q, -most), most - 1);
+    const k = place(i), o = offset(port, k), x = o ? Math.fround(numbers[i] - o) : numbers[i];
+    if (!Number.isFinite(x)) throw new RangeError(`${port.name}: number ${i} is ${numbers[i]}`);
+    const q = Math.min(Math.max(x * 2 ** -port.exponents[k], low), high), down = Math.floor(q);
+    to[i] = q - down >= 0.5 ? down + 1 : down;
   }
   return to;
 }

@@ -117,6 +117,16 @@ const int32_t *view_shape(void) {
   return view.shape;
 }
 
+EXPORT(view_clip_min) int32_t view_clip_min(void);
+int32_t view_clip_min(void) {
+  return view.clip_min;
+}
+
+EXPORT(view_clip_max) int32_t view_clip_max(void);
+int32_t view_clip_max(void) {
+  return view.clip_max;
+}
+
 /* Exponents along an axis, -1: one for all; offsets of each, float32, NULL: none; and the origin, as the bits of one.
  */
 EXPORT(view_axis) int view_axis(void);

@@ -77,12 +77,13 @@ def html_report(
 
 @forgiving()
 def page(file: NmpFile, *, decoder: Decoder | None = None) -> str:
-    """One HTML file that runs a .nmp file in a browser, on pictures that are dropped, chosen or seen by the camera.
+    """One HTML file that runs a .nmp file in a browser, on pictures or sounds.
 
-    file: a path, bytes, or what `nmpconv.convert` returned, with one image input whose preprocessing is in the file.
-    decoder: how boxes that are drawn are read from a detector's outputs, as of `nmpconv.evaluate`. The outputs there
-    are, byte for byte, those of `nmpconv.load` on the same pixels. Needs the interpreter as WebAssembly: a wheel has
-    it; else the first page compiles it by PyPI's ziglang and make, in seconds.
+    They are dropped, chosen, or taken by the camera or the microphone. file: a path, bytes, or what `nmpconv.convert`
+    returned, with one input: an image whose preprocessing is in the file, or sound whose front end is. decoder: how
+    boxes that are drawn are read from a detector's outputs, as of `nmpconv.evaluate`. The outputs there are, byte for
+    byte, those of `nmpconv.load` on the same pixels or samples. Needs the interpreter as WebAssembly: a wheel has it;
+    else the first page compiles it by PyPI's ziglang and make, in seconds.
     Raises ModelError, InputError, UsageError, DeviceError.
     """
     check(page, {"decoder": decoder})

@@ -23,13 +23,15 @@ def command(
 ) -> None:
     """Write one HTML page that runs the model.
 
-    Pictures are dropped, chosen or taken by the camera; classes, a mask or boxes, and milliseconds are shown. The page
-    opens without a network or a server. Its outputs are, byte for byte, those of a board on the same pixels.
+    Pictures are dropped, chosen or taken by the camera, sounds dropped, chosen or heard by the microphone; classes, a
+    mask or boxes, and milliseconds are shown. The page opens without a network or a server. Its outputs are, byte for
+    byte, those of a board on the same pixels or samples.
 
     \b
     Examples:
       nmpconv page model.nmp -o model.html
       nmpconv page detector.nmp --decoder yolox
+      nmpconv page words.nmp
     """
     path = output or Path(f"{shared_flags.stem(model)}.html")
     shared_flags.check_output(path, model, json=json)

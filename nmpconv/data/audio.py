@@ -199,6 +199,10 @@ def _along(front: FrontEnd, path: Path, shape: tuple[int, ...], axis: int | None
     frames, axis = front.frames(read_wav(path, front.rate)), time_axis(front, shape, axis)
     if not len(frames):
         raise InputError(f"it is shorter than a window of {front.window} samples", where=str(path))
-    bands = next((i for i, size in enumerate(shape) if size > 1 and i != axis), axis)
     whole = (*shape[:axis], len(frames), *shape[axis + 1 :])
-    return (frames.T if bands < axis else frames).reshape(whole)
+    return (frames.T if bands_first(shape, axis) else frames).reshape(whole)
+
+
+def bands_first(shape: Sequence[int], axis: int) -> bool:
+    """Checks whether the bands of an input stand before ``axis``, that of time."""
+    return next((i for i, size in enumerate(shape) if size > 1 and i != axis), axis) < axis

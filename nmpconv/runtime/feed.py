@@ -15,6 +15,7 @@ from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_s
 from nmpconv.data.sequences import open_frames
 from nmpconv.data.sources import for_inputs
 from nmpconv.errors import InputError, UsageError
+from nmpconv.file.reader import Model
 from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
 
@@ -45,7 +46,7 @@ class Feed:
     ) -> None:
         self._ports = {port.name: port for port in net.inputs}
         self.ranges = {port.name: InputRange.of(port) for port in net.inputs if not port.pixels}
-        self._states, self.stream, self._front = net.has_states, stream_of(net), _front_of(net)
+        self._states, self.stream, self._front = net.has_states, stream_of(net.model), front_of(net.model)
         self.starts: tuple[int, ...] | None = None
         names = list(self._ports)
         self._classes = net.labels
@@ -175,21 +176,23 @@ class Feed:
         return samples
 
 
-def stream_of(net: Net) -> Stream | None:
+def stream_of(model: Model) -> Stream | None:
     """The stream that the file is a step of, if it says so."""
-    text = net.model.config.get("stream")
+    text = model.config.get("stream")
     try:
         found = parse(text) if isinstance(text, str) else None
     except UsageError:
         return None
-    ports = [p for p in net.inputs if found is not None and found.input in ("", p.name)]
-    fits = bool(ports) and found is not None and found.axis < len(ports[0].source_shape or ports[0].shape)
+    fed = [p for p in model.inputs if p.state is None and found is not None and found.input in ("", p.name)]
+    fits = (
+        bool(fed) and found is not None and found.axis < len(fed[0].source_shape or model.tensors[fed[0].tensor].shape)
+    )
     return found if fits else None
 
 
-def _front_of(net: Net) -> FrontEnd | None:
-    """Returns the front end of the file's sound, if it has one."""
-    text = net.model.config.get("audio")
+def front_of(model: Model) -> FrontEnd | None:
+    """The front end of the file's sound, if it has one."""
+    text = model.config.get("audio")
     try:
         return audio.parse(text) if isinstance(text, str) else None
     except UsageError:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
-import re
-import subprocess
 from collections.abc import Callable
-from html import unescape
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from pages import opened
 from PIL import Image
 
 import nmpconv
@@ -24,44 +19,11 @@ from nmpconv.evaluation.detection.decoders import DECODERS
 from nmpconv.evaluation.task_metrics import SURE, decoded
 
 pytestmark = pytest.mark.slow
-# What a reader does: drops one picture after the other; the page then holds what came of it.
-DRIVER = """
-<pre id="outcome"></pre><script type="module">
-const wait = (ready) => new Promise((done) => { const ask = () => (ready() ? done() : setTimeout(ask, 20)); ask(); });
-const found = [];
-await wait(() => window.nmp);
-for (const picture of %s) {
-  const bytes = Uint8Array.from(atob(picture), (c) => c.charCodeAt(0)), data = new DataTransfer();
-  data.items.add(new File([bytes], "picture.png", { type: "image/png" }));
-  const [time, failed] = ["time", "failed"].map((id) => document.getElementById(id));
-  time.textContent = "";
-  document.getElementById("drop").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
-  await wait(() => time.textContent || failed.textContent);
-  const rows = [...document.querySelectorAll("#result tr")].map((row) => [...row.cells].map((one) => one.textContent));
-  found.push({ time: time.textContent, failed: failed.textContent, rows, digests: await window.nmp.digest() });
-}
-document.getElementById("outcome").textContent = JSON.stringify(found);
-</script>
-"""
 
 
 def png(path: Path, pixels: np.ndarray) -> Path:
     Image.fromarray(pixels).save(path)
     return path
-
-
-def opened(chromium: str, folder: Path, page: str, pictures: list[Path]) -> list[dict[str, Any]]:
-    told = json.dumps([base64.b64encode(path.read_bytes()).decode() for path in pictures])
-    file = folder / "page.html"
-    file.write_text(page.replace("</body>", DRIVER % told + "</body>"), encoding="utf-8")
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000", "--dump-dom"]
-    command += [f"--user-data-dir={folder / 'chromium'}", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    outcome = re.search(r'<pre id="outcome">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert outcome is not None
-    assert outcome[1], done.stderr[-2000:]
-    found: list[dict[str, Any]] = json.loads(unescape(outcome[1]))
-    return found
 
 
 @pytest.mark.parametrize("resize", ["squash", "letterbox", "shorter"])
@@ -92,7 +54,9 @@ def test_pictures_have_the_bytes_of_every_machine(
     look = net.inputs[0].preprocess
     assert look is not None
     labels = (sample / "labels.txt").read_text().split()
-    for picture, found in zip(pictures, opened(chromium, tmp_path, nmpconv.page(made), pictures), strict=True):
+    for picture, found in zip(
+        pictures, opened(chromium, tmp_path, nmpconv.page(made), pictures, "image/png"), strict=True
+    ):
         [integers] = net.run(load(picture, (32, 32, 3), look))
         assert found["failed"] == ""
         assert " ms " in found["time"]
@@ -110,7 +74,7 @@ def test_boxes_are_those_of_eval(
     )
     net, pictures = nmpconv.load(made.data), sorted((sample / "test").glob("*.png"))[:3]
     page = nmpconv.page(made, decoder="yolox")
-    for picture, found in zip(pictures, opened(chromium, tmp_path, page, pictures), strict=True):
+    for picture, found in zip(pictures, opened(chromium, tmp_path, page, pictures, "image/png"), strict=True):
         assert found["failed"] == ""
         outputs = net(np.asarray(Image.open(picture).convert("RGB")))
         wanted = kept(decoded("yolox", list(outputs), (64, 64)), SURE, DECODERS["yolox"].overlap)

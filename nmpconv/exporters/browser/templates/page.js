@@ -1,202 +1,35 @@
-// The page: pixels as nmpconv/data/images.py makes them, and what comes of them.
+// The page of every model: what is dropped is opened by `open` of picture.js or sound.js, which comes behind this.
 const byId = (id) => document.getElementById(id);
 const facts = JSON.parse(byId("facts").textContent);
 const binary = (id) => Uint8Array.from(atob(byId(id).textContent), (c) => c.charCodeAt(0));
 const { input, labels, detection } = facts;
 const SHOWN = 5;
 const net = await load(binary("model"), { module: binary("wasm") });
-byId("about").textContent = `${input.width}x${input.height}, ${net.cpu}, ${Math.round(net.arenaBytes / 1024)} KiB of RAM here`;
-
-// Pillow's bilinear filter, rows first, whose support grows as a picture shrinks: of each output, its first source and the weights,
-// with 22 bits behind the point.
-const filter = (from, to) => {
-  const scale = Math.max(from / to, 1);
-  return Array.from({ length: to }, (_, i) => {
-    const centre = (i + 0.5) * (from / to);
-    const first = Math.max(Math.trunc(centre - scale + 0.5), 0), end = Math.min(Math.trunc(centre + scale + 0.5), from);
-    const raw = Array.from({ length: end - first }, (_, k) => Math.max(1 - Math.abs((k + first - centre + 0.5) * (1 / scale)), 0));
-    const sum = raw.reduce((a, b) => a + b, 0);
-    return { first, weights: raw.map((w) => Math.trunc(0.5 + (w / sum) * 2 ** 22)) };
-  });
-};
-
-const along = (from, lines, step, stride, to, filters, toStep, toStride) => {
-  for (let line = 0; line < lines; line++) {
-    filters.forEach(({ first, weights }, i) => {
-      for (let c = 0; c < 3; c++) {
-        let sum = 2 ** 21;
-        weights.forEach((w, k) => { sum += w * from[line * step + (first + k) * stride + c]; });
-        to[line * toStep + i * toStride + c] = Math.min(Math.max(Math.floor(sum / 2 ** 22), 0), 255);
-      }
-    });
-  }
-  return to;
-};
-
-const resized = ({ rgb, width, height }, w, h) => {
-  let at = rgb, wide = width;
-  if (w !== width) {
-    at = along(at, height, 3 * width, 3, new Uint8Array(3 * w * height), filter(width, w), 3 * w, 3);
-    wide = w;
-  }
-  return h === height ? at : along(at, wide, 3, 3 * wide, new Uint8Array(3 * wide * h), filter(height, h), 3, 3 * wide);
-};
-
-const halfEven = (x) => (x % 1 === 0.5 ? 2 * Math.round(x / 2) : Math.round(x));
-
-// Size and top left corner of a picture in the model's input.
-const placed = (w, h) => {
-  const { width, height, resize, crop } = input;
-  if (w === width && h === height) return [w, h, 0, 0];
-  if (resize === "none") throw new Error(`a picture of ${w}x${h} where the model needs ${width}x${height}`);
-  if (resize === "letterbox") {
-    const wide = w * height >= h * width;
-    const fit = (a, b, c) => Math.max(Math.floor((a * b) / c), 1);
-    return wide ? [width, fit(h, width, w), 0, 0] : [fit(w, height, h), height, 0, 0];
-  }
-  let [iw, ih] = [halfEven(width / crop), halfEven(height / crop)];
-  if (resize === "shorter") {
-    const scale = Math.max(iw / w, ih / h);
-    [iw, ih] = [Math.max(halfEven(w * scale), width), Math.max(halfEven(h * scale), height)];
-  }
-  return [iw, ih, -Math.floor((iw - width) / 2), -Math.floor((ih - height) / 2)];
-};
-
-const fitted = (picture) => {
-  const [w, h, left, top] = placed(picture.width, picture.height);
-  const small = resized(picture, w, h), all = new Uint8Array(3 * input.width * input.height).fill(input.pad);
-  for (let y = Math.max(top, 0); y < Math.min(top + h, input.height); y++) {
-    for (let x = Math.max(left, 0); x < Math.min(left + w, input.width); x++) {
-      for (let c = 0; c < 3; c++) all[3 * (y * input.width + x) + c] = small[3 * ((y - top) * w + x - left) + c];
-    }
-  }
-  return all;
-};
-
-const gray = (rgb) => Uint8Array.from({ length: rgb.length / 3 },
-  (_, i) => (19595 * rgb[3 * i] + 38470 * rgb[3 * i + 1] + 7471 * rgb[3 * i + 2] + 32768) >> 16);
-
-// Channels as Pillow decodes them, before a picture is resized.
-const decoded = (image) => {
-  const canvas = new OffscreenCanvas(image.width, image.height), context = canvas.getContext("2d");
-  context.drawImage(image, 0, 0);
-  const { data, width, height } = context.getImageData(0, 0, image.width, image.height);
-  let rgb = new Uint8Array(3 * width * height);
-  for (let i = 0; i < width * height; i++) for (let c = 0; c < 3; c++) rgb[3 * i + c] = data[4 * i + c];
-  if (input.channels === 1) rgb = Uint8Array.from({ length: rgb.length }, ((levels) => (_, i) => levels[Math.floor(i / 3)])(gray(rgb)));
-  return { rgb, width, height };
-};
-
-const feed = (rgb) => {
-  const { channels, mean, std, range } = input, bgr = input.channel_order === "bgr";
-  const pick = (i, c) => rgb[3 * i + (channels === 1 ? 0 : bgr ? 2 - c : c)];
-  const of = (list, c) => list[list.length > 1 ? c : 0];
-  const values = Array.from({ length: input.width * input.height * channels }, (_, at) => {
-    const i = Math.floor(at / channels), c = at % channels;
-    if (input.pixels) return rgb[3 * i + (channels === 1 ? 0 : c)] - 128;
-    return (range[0] + pick(i, c) * ((range[1] - range[0]) / 255) - of(mean, c)) / of(std, c);
-  });
-  net.write(input.name, input.pixels ? Int8Array.from(values) : quantized(net.inputs.find((p) => p.name === input.name), Float32Array.from(values)));
-};
-
-// The picture that the model sees, large enough for lines and words over it.
-const SCALE = Math.max(1, Math.round(480 / Math.max(input.width, input.height)));
-const view = byId("view"), pen = view.getContext("2d");
-const show = (rgb) => {
-  const pixels = new ImageData(input.width, input.height);
-  for (let i = 0; i < input.width * input.height; i++) pixels.data.set([rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2], 255], 4 * i);
-  spread(pixels);
-};
-const spread = (pixels) => {
-  const small = new OffscreenCanvas(pixels.width, pixels.height);
-  small.getContext("2d").putImageData(pixels, 0, 0);
-  pen.imageSmoothingEnabled = false;
-  pen.drawImage(small, 0, 0, view.width, view.height);
-};
+const port = net.inputs.find((one) => one.name === input.name);
+// Outputs that are no states, or all.
+const taken = net.inputs.map((one) => one.state);
+const stateless = net.outputs.filter((_, i) => !taken.includes(i)), outputs = stateless.length ? stateless : net.outputs;
 
 const named = (k) => labels[k] ?? `class ${k}`;
-const rows = (port) => {
-  const scores = dequantized(port, net.read(port.name));
-  const order = Array.from(scores.keys()).sort((a, b) => scores[b] - scores[a] || a - b).slice(0, SHOWN);
-  return order.map((k) => [named(k), scores[k].toPrecision(4)]);
-};
-
-const hex = async (bytes) => Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)), (b) => b.toString(16).padStart(2, "0")).join("");
-
-// All that is done to a picture. Returns the milliseconds of the run, and the bytes of each output.
-const answer = (picture) => {
-  const rgb = fitted(picture);
-  feed(rgb);
-  const begin = performance.now();
-  net.runRaw();
-  const took = performance.now() - begin;
-  tell(rgb);
-  byId("time").textContent = `${took.toFixed(2)} ms for the model, on one thread`;
-  seen = rgb;
-  return took;
-};
-
-let seen;
-const tell = (rgb) => {
-  show(rgb);
-  const table = byId("result"), lines = detection ? detected() : net.outputs.flatMap(told);
-  table.replaceChildren();
+const ranking = (scores, count) => Array.from(scores.keys()).sort((a, b) => scores[b] - scores[a] || a - b).slice(0, count);
+const rows = (scores) => ranking(scores, SHOWN).map((k) => [named(k), scores[k].toPrecision(4)]);
+const fill = (lines) => {
+  byId("result").replaceChildren();
   for (const line of lines) {
-    const row = table.insertRow();
+    const row = byId("result").insertRow();
     for (const text of line) row.insertCell().textContent = text;
   }
 };
 
-const told = (port) => {
-  const classes = port.shape.at(-1), places = port.shape.reduce((a, b) => a * b, 1) / classes;
-  if (places > 1 && port.shape.length === 4 && classes > 1) mask(port);
-  return places === 1 ? rows(port) : [[port.name, port.shape.join("x")]];
-};
-
-// The most likely class of each place, in colours over the picture.
-const mask = (port) => {
-  const [, height, width, classes] = port.shape, scores = dequantized(port, net.read(port.name));
-  const pixels = new ImageData(width, height);
-  for (let i = 0; i < width * height; i++) {
-    let best = 0;
-    for (let c = 1; c < classes; c++) if (scores[i * classes + c] > scores[i * classes + best]) best = c;
-    const hue = best * 2.399963;
-    pixels.data.set([0, 2.0944, 4.1888].map((shift) => 128 + 127 * Math.cos(hue + shift)).concat(best ? 128 : 0), 4 * i);
-  }
-  spread(pixels);
-};
-
-// Draws the boxes of what was run last. Returns a row for each.
-const detected = () => {
-  const outputs = net.outputs.map((port) => (
-    { shape: facts.outputs[port.name], values: Float64Array.from(dequantized(port, net.read(port.name))) }));
-  const least = Number(byId("score").value);
-  byId("least").textContent = least.toFixed(2);
-  pen.lineWidth = 2;
-  pen.font = "14px system-ui, sans-serif";
-  return boxes(detection.decoder, outputs, [input.height, input.width], least, detection.overlap).map(([left, top, right, bottom, score, k]) => {
-    pen.strokeStyle = pen.fillStyle = `hsl(${(k * 137.508) % 360} 100% 30%)`;
-    pen.strokeRect(SCALE * left, SCALE * top, SCALE * (right - left), SCALE * (bottom - top));
-    const [text, x, y] = [`${named(k)} ${score.toFixed(2)}`, SCALE * Math.max(left, 0), Math.max(SCALE * top, 18)];
-    pen.fillRect(x - 1, y - 18, pen.measureText(text).width + 8, 18);
-    pen.fillStyle = "white";
-    pen.fillText(text, x + 3, y - 5);
-    return [named(k), score.toPrecision(4), [left, top, right, bottom].map(Math.round).join(", ")];
-  });
-};
-
-[view.width, view.height] = [SCALE * input.width, SCALE * input.height];
-byId("detector").hidden = !detection;
-if (detection) byId("score").value = detection.score;
-byId("score").addEventListener("input", () => seen && tell(seen));
+const hex = async (bytes) => Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)), (b) => b.toString(16).padStart(2, "0")).join("");
 
 const failed = (error) => { byId("failed").textContent = error ? error.message : ""; };
-const open = async (blob) => {
+const tried = async (what, task) => {
   failed();
   try {
-    answer(decoded(await createImageBitmap(blob, { premultiplyAlpha: "none", colorSpaceConversion: "none" })));
+    await task();
   } catch (error) {
-    failed(new Error(`This picture cannot be run: ${error.message}`));
+    failed(new Error(`This ${what} cannot be run: ${error.message}`));
   }
 };
 
@@ -211,31 +44,33 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
   });
 }
 
-let stream;
-byId("camera").addEventListener("click", async () => {
-  failed();
-  if (stream) {
-    stream.getTracks().forEach((track) => track.stop());
-    stream = undefined;
-    byId("camera").textContent = "Use the camera";
-    return;
-  }
-  try {
-    stream = await navigator.mediaDevices.getUserMedia({ video: true });
-  } catch (error) {
-    failed(new Error(`No camera: ${error.message}`));
-    return;
-  }
-  byId("camera").textContent = "Stop the camera";
-  const video = Object.assign(document.createElement("video"), { srcObject: stream, muted: true });
-  await video.play();
-  const next = async () => {
-    if (!stream) return;
-    answer(decoded(await createImageBitmap(video)));
-    requestAnimationFrame(next);
+// A button that starts and stops a camera or a microphone. begin: what is done with its stream, and returns how to end it.
+const live = (id, named, constraints, begin) => {
+  let stop;
+  const started = async () => {
+    const stream = await navigator.mediaDevices.getUserMedia(constraints), release = () => stream.getTracks().forEach((track) => track.stop());
+    const end = await begin(stream).catch((error) => {
+      release();
+      throw error;
+    });
+    return () => {
+      end();
+      release();
+    };
   };
-  next();
-});
+  byId(id).addEventListener("click", async () => {
+    failed();
+    const end = stop;
+    stop = undefined;
+    end?.();
+    try {
+      if (!end) stop = await started();
+    } catch (error) {
+      failed(new Error(`No ${named}: ${error.message}`));
+    }
+    byId(id).textContent = `${stop ? "Stop" : "Use"} the ${named}`;
+  });
+};
 
 // For tests, and for pages that put this one into a frame.
-window.nmp = { net, open, digest: async () => Promise.all(net.outputs.map((port) => hex(net.read(port.name)))) };
+window.nmp = { net, open: (blob) => open(blob), digest: async () => Promise.all(outputs.map((one) => hex(net.read(one.name)))) };
