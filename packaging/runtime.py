@@ -29,6 +29,7 @@ MODULES = (
     "base/near_names",
     "base/quantities",
     "base/summary",
+    "base/thread_pool",
     "base/verdict",
     "ir",
     "runtime/__init__",

@@ -9,6 +9,14 @@ namespace nb = nanobind;
 
 namespace {
 
+WIDE void all_on_grid_8(size_t n, const float *x, float scale, float lo, float hi, int8_t *to) {
+  fits::on_grid(n, x, scale, lo, hi, to);
+}
+
+WIDE void all_on_grid_16(size_t n, const float *x, float scale, float lo, float hi, int16_t *to) {
+  fits::on_grid(n, x, scale, lo, hi, to);
+}
+
 WIDE void all_differences(const fits::Rows &x, const double *to, const double *from, double *sums) {
   fits::differences(x, to, from, sums);
 }
@@ -84,6 +92,16 @@ void squares(Products product, Wanted wanted, Array<const double, 1> by, Array<c
               biases.data(), sums.data());
 }
 
+void on_grid_8(Array<const float, 1> x, float scale, float lo, float hi, Array<int8_t, 1> to) {
+  nb::gil_scoped_release unlocked;
+  all_on_grid_8(x.shape(0), x.data(), scale, lo, hi, to.data());
+}
+
+void on_grid_16(Array<const float, 1> x, float scale, float lo, float hi, Array<int16_t, 1> to) {
+  nb::gil_scoped_release unlocked;
+  all_on_grid_16(x.shape(0), x.data(), scale, lo, hi, to.data());
+}
+
 void moments(Array<const int8_t, 3> rows, Array<int32_t, 3> products, Array<int32_t, 2> totals) {
   nb::gil_scoped_release unlocked;
   all_moments(rows.shape(0), rows.shape(2), rows.shape(1), rows.data(), products.data(), totals.data());
@@ -132,6 +150,8 @@ void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const
 void add_fits(nb::module_ &m) {
   m.def("differences", &differences);
   m.def("squares", &squares);
+  m.def("on_grid", &on_grid_8, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert());
+  m.def("on_grid", &on_grid_16, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert());
   m.def("moments", &moments);
   m.def("by_channel", &by_channel<int8_t>);
   m.def("by_channel", &by_channel<int16_t>);

@@ -57,11 +57,14 @@ class Net {
     begin(threads);
   }
 
-  /* Of another net's file and packed weights. */
-  Net(const Net &other, Memory arena)
-      : model_(other.model_), arena_(arena), packed_(other.packed_), pool_(std::make_unique<Pool>(other.threads_)) {
+  /* Of another net's file and packed weights. threads: at most the other's; 0: as many. */
+  Net(const Net &other, Memory arena, size_t threads)
+      : model_(other.model_),
+        arena_(arena),
+        packed_(other.packed_),
+        pool_(std::make_unique<Pool>(threads ? threads : other.threads_)) {
     check(nmp_copy(&net_, other.net_, arena_.data(), arena_.size(), pool_.get()));
-    begin(other.threads_);
+    begin(threads ? threads : other.threads_);
   }
 
   /* Ports that a caller writes and reads: no states, and what they take over only where there is nothing else. */
@@ -280,7 +283,7 @@ NB_MODULE(_nmp, m) {
   nb::class_<Net>(m, "Net")
       .def(nb::init<Bytes, Memory, const std::optional<std::string> &, size_t>(), nb::arg("model"), nb::arg("arena"),
            nb::arg("cpu").none(), nb::arg("threads") = 1)
-      .def(nb::init<const Net &, Memory>(), nb::arg("other"), nb::arg("arena"))
+      .def(nb::init<const Net &, Memory, size_t>(), nb::arg("other"), nb::arg("arena"), nb::arg("threads") = 0)
       .def_prop_ro("fed", &Net::fed)
       .def_prop_ro("told", &Net::told)
       .def("write", &Net::write)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -13,15 +14,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nmpconv import _nmp
+from nmpconv.base import thread_pool
 from nmpconv.base.files import open_file
 from nmpconv.base.near_names import suggesting
 from nmpconv.base.quantities import scaled, size
 from nmpconv.base.summary import Chart, Summarized, Summary
+from nmpconv.base.thread_pool import cpu_count
 from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError, refusal
 from nmpconv.file import reader
 from nmpconv.runtime.ports import Outputs, Port, by_port, joined
 
 ALIGN = 64  # of the model's and the arena's memory
+AT_ONCE = 1 << 16  # numbers of an input that become integers at a time: they stay in a core's cache
+PROBE = 32  # the part of a batch whose time is taken, 1 / 32
+WORTH = 1e-3  # seconds of a batch's work from which on several threads take it
+PARTS = 4  # of a batch for each thread: who is done early takes another one
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,8 @@ def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | N
     """The net of a file or of its bytes, verified and ready to run.
 
     cpu: a level of `cpus`; None: $NMP_CPU, else the best one. threads: how many may compute, 0 for one per core;
-    None: $NMP_THREADS, else 1. They change no result. The first runs find out how many each step is worth
-    (`Net.settled`). Raises InputError, UsageError (level, threads), ModelError.
+    None: $NMP_THREADS, else 1 for a sample and one per core for a batch. They change no result. The first runs find
+    out how many each step is worth (`Net.settled`). Raises InputError, UsageError (level, threads), ModelError.
     """
     return Net(source, cpu=cpu, threads=threads)
 
@@ -99,7 +106,8 @@ class Net(Summarized):
     outputs of its own inputs. Calls that belong together (`set_input`, `run_ops` and `tensor`, or the runs of a stream)
     need a net that no other thread calls, and so do runs that shall not wait for each other: `copy` makes one.
 
-    threads: how many may compute at most. A forked process may go on using the net.
+    threads: how many may compute a run at most; a batch of samples has as many, or all cores where nobody said how
+    many. Each has an arena of its own then, which the net keeps. A forked process may go on using the net.
 
     States are inputs that hold what an output was in the call before. They are not among ``inputs``, and what they take
     over is not among ``outputs``, where there is any other output.
@@ -119,6 +127,8 @@ class Net(Summarized):
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
         self._data = data
+        self._batch_threads = self.threads if _is_told(threads) else cpu_count()
+        self._spares: list[_nmp.Net] = []  # for the threads of a batch
         self._packed_bytes: int = found["packed_bytes"]
         self.model = reader.read(data, verified=True)
         self.inputs = [self._port(self.model.inputs[i]) for i in self._net.fed]
@@ -129,7 +139,8 @@ class Net(Summarized):
         nets do not wait for each other. Its states are at their start.
         """
         net = object.__new__(type(self))
-        net.__dict__.update(self.__dict__, arena_bytes=self.arena_bytes - self._packed_bytes, _packed_bytes=0)
+        arena_bytes = self.arena_bytes - self._packed_bytes
+        net.__dict__.update(self.__dict__, arena_bytes=arena_bytes, _packed_bytes=0, _spares=[])
         net._net = _nmp.Net(self._net, _aligned(net.arena_bytes))
         return net
 
@@ -219,7 +230,7 @@ class Net(Summarized):
         `Port.integers`: in the file's layout or the ONNX model's, as integers, pixels or floats. Raises InputError.
         """
         arrays = by_port(inputs, named, self.inputs)
-        rows = [port.integers(x) for x, port in zip(arrays, self.inputs, strict=True)]
+        rows = [port.rows(x) for x, port in zip(arrays, self.inputs, strict=True)]
         counts = {len(x) for x in rows} or {1}
         if len(counts) > 1:
             found = ", ".join(f"{port.name}: {len(x)}" for x, port in zip(rows, self.inputs, strict=True))
@@ -229,9 +240,40 @@ class Net(Summarized):
             hint = "give the samples one by one"
             raise InputError(f"a batch of {count}; a net with states takes one call after another", hint=hint)
         outputs = [np.empty((count, *port.shape), port.dtype) for port in self.outputs]
-        if count:
-            self._net.run_each([_rows(x, count) for x in rows], [_rows(y, count) for y in outputs], 0, count)
+        self._run_rows(rows, outputs, count)
         return Outputs((joined(y, port) for y, port in zip(outputs, self.outputs, strict=True)), self.outputs)
+
+    def _run_rows(self, rows: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], count: int) -> None:
+        """Runs each of ``count`` rows. The first ones say how long a row takes; the others are given to all threads
+        that a batch may have where that is worth their start."""
+        numbers = max((math.prod(port.shape) for port in self.inputs), default=1)
+        step = max(1, AT_ONCE // numbers)
+
+        def part(net: _nmp.Net, some: range) -> None:
+            for first in range(some.start, some.stop, step):
+                here = slice(first, min(first + step, some.stop))
+                n = here.stop - first
+                given = [port.values(x[here]) for x, port in zip(rows, self.inputs, strict=True)]
+                net.run_each([_rows(x, n) for x in given], [_rows(y[here], n) for y in outputs], 0, n)
+
+        def leased(some: range) -> None:
+            try:
+                net = self._spares.pop()
+            except IndexError:
+                net = _nmp.Net(self._net, _aligned(self.arena_bytes - self._packed_bytes), 1)
+            part(net, some)
+            self._spares.append(net)
+
+        start, first = time.perf_counter(), min(step, -(-count // PROBE))
+        part(self._net, range(first))
+        seconds = (time.perf_counter() - start) / max(first, 1)
+        left = range(first, count)
+        threads = self._batch_threads if seconds * len(left) > WORTH else 1
+        if threads == 1:
+            part(self._net, left)
+        else:
+            size = -(-len(left) // (PARTS * threads))
+            thread_pool.each(leased, [left[i : i + size] for i in range(0, len(left), size)], threads)
 
     def run_each(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], part: range) -> None:
         """Runs on some of many samples, of a net without states: what `run` returns for sample i goes to row i.
@@ -333,17 +375,17 @@ def _level(asked: str | None) -> str | None:
     return level
 
 
+def _is_told(threads: int | None) -> bool:
+    """Checks whether the caller or the environment says how many threads there are."""
+    return threads is not None or bool(os.environ.get("NMP_THREADS"))
+
+
 def _threads(asked: int | None) -> int:
-    """Number of threads that is meant."""
+    """Number of threads that is meant, for one run."""
     text = str(asked) if asked is not None else os.environ.get("NMP_THREADS") or "1"
     if not text.isdecimal() or int(text) > _nmp.THREADS_MAX:
         raise refusal(text, f"0 (one per core) to {_nmp.THREADS_MAX}", "--threads")
-    return int(text) or _cores()
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(text) or cpu_count()
 
 
 def _in_memory(source: Path | str | bytes) -> NDArray[np.uint8]:

@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from nmpconv import _nmp
 from nmpconv.base import fixed_point
 from nmpconv.base.near_names import suggestion
 from nmpconv.errors import InputError
@@ -17,6 +18,7 @@ from nmpconv.file import reader
 from nmpconv.ir import Preprocess, Shifts
 
 BEYOND = 128  # how far from 0 to 255 a pixel may be that an augmentation moved
+NORMAL = 126  # of exponents: 2^e and 2^-e are normal numbers of float32
 TURNS = ((0, 2, 3, 1), (0, 3, 1, 2))  # from channels first to the file's channels last, and back
 
 
@@ -69,11 +71,13 @@ class Port:
         """Integers [n, *shape] of one sample (n = 1) or of a batch.
 
         array: a sample in the file's layout or the ONNX model's, dimensions of 1 left out or not; its elements in one
-        dimension, in the file's order; or a batch [n, ...] of these. Values: of the port's dtype the file's integers;
-        uint8 the pixels of an image; floats and truth values the ONNX model's numbers, rounded half up to the grid and
-        saturated; other integers where they mean the same either way. Raises InputError for anything else, and where
-        the shape fits two layouts.
+        dimension, in the file's order; or a batch [n, ...] of these. Values: see `values`. Raises InputError for
+        anything else, and where the shape fits two layouts.
         """
+        return self.values(self.rows(array))
+
+    def rows(self, array: Any) -> NDArray[Any]:
+        """The array of `integers` as [n, *shape], with the numbers that were given: most often a view."""
         if isinstance(array, np.ndarray) and array.shape == self.shape and array.dtype == self.dtype:
             return array[np.newaxis]
         given = as_array(array)
@@ -91,7 +95,7 @@ class Port:
             rows = turned[0]
         else:
             raise self._refused(given)
-        return self._values(rows.reshape(len(rows), *self.shape))
+        return rows.reshape(len(rows), *self.shape)
 
     def _is_batch(self, shape: tuple[int, ...]) -> bool:
         return math.prod(shape) != math.prod(self.shape) and len(shape) > 0
@@ -122,8 +126,13 @@ class Port:
             hint="or a batch of these, [n, ...]",
         )
 
-    def _values(self, given: NDArray[Any]) -> NDArray[Any]:
-        """Integers of values in the file's layout."""
+    def values(self, given: NDArray[Any]) -> NDArray[Any]:
+        """Integers of numbers in the file's layout, [n, *shape].
+
+        Of the port's dtype they are the file's integers; uint8 the pixels of an image; floats and truth values the ONNX
+        model's numbers, rounded half up to the grid and saturated; other integers where they mean the same either way.
+        Raises InputError.
+        """
         kind = given.dtype.kind
         if given.dtype == self.dtype:
             return given
@@ -134,7 +143,7 @@ class Port:
                 raise InputError("the array has values that are not finite", where=self.name)
             if self.pixels and self.preprocess is not None:
                 given = self._pixels(given, self.preprocess) - 128
-            return fixed_point.quantize(self.stored(given), self.exponent, self.lo, self.hi).astype(self.dtype)
+            return on_grid(self.stored(given), self.exponent, self.lo, self.hi, self.dtype)
         if kind in "iu":
             pixels = "uint8 for pixels 0 to 255, " if self.pixels else ""
             raise InputError(
@@ -155,6 +164,15 @@ class Port:
                 hint="give uint8 for pixels as they are, floats for (pixel - mean) / std",
             )
         return found
+
+
+def on_grid(x: NDArray[Any], exponent: int, lo: int, hi: int, dtype: str) -> NDArray[Any]:
+    """`fixed_point.quantize` in ``dtype``; of float32 in C, in float32, where it is exact for 16 bits."""
+    if x.dtype != np.float32 or np.dtype(dtype).itemsize > 2 or abs(exponent) > NORMAL:
+        return fixed_point.quantize(x, exponent, lo, hi).astype(dtype)
+    found = np.empty(x.shape, dtype)
+    _nmp.on_grid(np.ascontiguousarray(x).ravel(), 2.0**-exponent, lo, hi, found.reshape(-1))
+    return found
 
 
 class Outputs(list[NDArray[Any]]):
