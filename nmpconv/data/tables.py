@@ -137,6 +137,7 @@ def read(
     else:
         first = 1
     rows = lines[first:]
+    _check_cells(rows, where, delimiter, len(header), first)
     label_at = place_of(header, OF_TABLES)
     columns = [i for i in range(len(header) or rows[0].count(delimiter) + 1) if i != label_at]
     values = _numbers(rows, where, delimiter, columns, first)
@@ -156,6 +157,21 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _check_cells(rows: Sequence[str], where: str, delimiter: str, count: int, first: int) -> None:
+    """InputError names the first row that has not as many cells as the header or the first row; more may be empty."""
+    count = count or (rows[0].count(delimiter) + 1 if rows else 0)
+    for i, row in enumerate(rows):
+        if row.count(delimiter) + 1 != count:  # a quoted cell may hold delimiters
+            cells = next(csv.reader([row], delimiter=delimiter))
+            if len(cells) < count or any(cell.strip() for cell in cells[count:]):
+                one = "the header" if first else "the first row"
+                raise InputError(
+                    f"a row of {len(cells)} cells; {one} has {count}",
+                    where=f"{where}:{i + first + 1}",
+                    hint="a table has numbers, and maybe a column `label`; a list of files has a column `file`",
+                )
 
 
 def _numbers(rows: Sequence[str], where: str, delimiter: str, columns: Sequence[int], first: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
     python -m fuzz_inputs --seconds 60                       all kinds, 60 seconds each
     python -m fuzz_inputs --seconds 60 --only model onnx     these
+    python -m fuzz_inputs --seconds 60 --record              and the counts into counts.csv and docs/results.md
     python -m fuzz_inputs --coverage                         branches and conditions that the corpora take
     python -m fuzz_inputs --minimise                         the corpora of the repository anew
 
@@ -16,10 +17,12 @@ import sys
 from pathlib import Path
 
 from fuzz_inputs import native
+from fuzz_inputs.counts import record
 from fuzz_inputs.kinds import KINDS
 from fuzz_inputs.loop import hunt
 
 ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "results.md"
 
 
 def main() -> int:
@@ -29,6 +32,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the kinds that Python reads")
     parser.add_argument("--only", nargs="+", choices=every, default=every)
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="for corpora and what fails")
+    parser.add_argument("--record", action="store_true", help="add the counts to those of the repository")
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--minimise", action="store_true")
     asked = parser.parse_args()
@@ -51,7 +55,10 @@ def main() -> int:
                 print("{:18} not reached: {} conditions: {}".format("", *native.UNREACHED[name]))
     for name in () if asked.coverage or asked.minimise else asked.only:
         if name in KINDS:
-            failed |= not read(name, asked)
+            if missing := KINDS[name].missing and KINDS[name].missing():
+                print(f"Left out: {name}, which needs {missing}.")
+            else:
+                failed |= not read(name, asked)
     return int(failed)
 
 
@@ -65,6 +72,8 @@ def fuzz(target: native.Target, asked: argparse.Namespace, given: dict[str, str]
         print(f"{target.name:9} {native.minimise(program, target, place, given)} inputs kept", flush=True)
         return True
     ran = native.run(program, target, place, asked.seconds, given)
+    if asked.record and ran.runs:
+        record(target.name, ran.runs, ran.seconds, bool(ran.failed), RESULTS)
     print(f"{ran.target:9} {ran.runs:9} runs in {ran.seconds:5} s, a corpus of {ran.corpus}{ran.failed}", flush=True)
     return not ran.failed
 
@@ -75,6 +84,8 @@ def read(name: str, asked: argparse.Namespace) -> bool:
     folder.mkdir()
     found = hunt(KINDS[name], asked.seconds, asked.seed, folder)
     count = found.read + found.refused
+    if asked.record:
+        record(name, count, found.seconds, len(found.faults), RESULTS)
     print(f"{name:9} {count:9} files in {found.seconds:5.0f} s, {found.refused} of them refused", flush=True)
     for fault, number in found.faults.items():
         print(f"          {fault} (seed {asked.seed}, mutant {number}, in {folder})")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
+import tarfile
 import wave
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import soundfile
+import tflite_nets
 from onnx_text import build
 from PIL import Image
 from verified import difference
@@ -22,7 +25,7 @@ from verified import difference
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "cli"))
 import cli_files
 
-from fuzz_inputs import verifiers
+from fuzz_inputs import verifiers, wasm
 from nmpconv.api import project
 from nmpconv.calib import profile
 from nmpconv.conversion import recipes
@@ -48,6 +51,13 @@ equalize = "scalar"
 [ops]
 conv2d = { rounding = "nearest" }
 """
+NAMED = """[tensors]
+"x" = { bits = 16 }
+"y" = { bits = 8, exponent = -5 }
+"?" = { exponent = -5 }
+[ops]
+a = { per_tensor = true }
+"""
 PROJECT = """model = "model.onnx"
 [data]
 calibration = "images"
@@ -63,13 +73,14 @@ target = "cortex-m4"
 @dataclass(frozen=True)
 class Kind:
     """make: the good files, by ending. read: of one file; NmpError is its right to refuse. mutant: of good files; None:
-    bytes are changed.
+    bytes are changed. missing: a tool that it needs and that is not here, or ''.
     """
 
     name: str
     make: Callable[[Path], dict[str, list[bytes]]]
     read: Callable[[Path], Any]
     mutant: Callable[[np.random.Generator, list[bytes]], bytes] | None = None
+    missing: Callable[[], str] | None = None
 
 
 def _saved(save: Callable[[Any], Any]) -> bytes:
@@ -111,6 +122,54 @@ def _lists(folder: Path) -> dict[str, list[bytes]]:
         "csv": ["\n".join(["file,label", *rows]).encode(), "\n".join(["file", *names]).encode()],
         "txt": ["\n".join(names).encode()],
     }
+
+
+def _tables(folder: Path) -> dict[str, list[bytes]]:
+    numbers = np.random.default_rng(0).normal(size=(8, 3)).round(3)
+    rows = [",".join(map(str, row)) for row in numbers]
+    timed = [f"{i * 0.02:.2f},{row},{i // 4}" for i, row in enumerate(rows)]
+    return {
+        "csv": ["\n".join(some).encode() for some in (rows, ["time,x,y,z,label", *timed])],
+        "tsv": ["\n".join(["x,y,z", *rows]).replace(",", one).encode() for one in "\t;"],
+    }
+
+
+def _tflite(folder: Path) -> dict[str, list[bytes]]:
+    return {"tflite": [tflite_nets.net(kind) for kind in ("float32", "float16", "dynamic", "int8", "int16")]}
+
+
+def _archives(folder: Path) -> dict[str, list[bytes]]:
+    pixels = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
+    picture = _saved(partial(Image.fromarray(pixels).save, format="png"))
+    table = b"file,label\na/1.png,0\nb/2.png,1\n"
+    members = {"a/1.png": picture, "b/2.png": picture, "labels.csv": table}
+
+    def zipped(to: Any, compression: int) -> None:
+        with zipfile.ZipFile(to, "w", compression) as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+
+    def tarred(to: Any, mode: str) -> None:
+        with tarfile.open(fileobj=to, mode=mode) as archive:  # type: ignore[call-overload]
+            for name, data in members.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+
+    zips = [_saved(partial(zipped, compression=kind)) for kind in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)]
+    return {"zip": zips, "tar": [_saved(partial(tarred, mode="w"))], "tgz": [_saved(partial(tarred, mode="w:gz"))]}
+
+
+def _applied_recipes(folder: Path) -> dict[str, list[bytes]]:
+    """Of names that the model has, and patterns of them."""
+    (folder / "model.onnx").write_bytes(build(NETS[0], 13).SerializeToString())
+    return {"toml": [text.encode() for text in (RECIPE.replace("conv2d", "a"), NAMED)]}
+
+
+def _apply_recipe(path: Path) -> Any:
+    x = np.random.default_rng(0).normal(size=(2, 4, 6, 6)).astype(np.float32)
+    options = Options(recipe=path)
+    return convert(path.parent / "model.onnx", {"": x}, options, lambda *_: None)
 
 
 def _boxes(folder: Path) -> dict[str, list[bytes]]:
@@ -160,6 +219,11 @@ def _files(folder: Path) -> dict[str, list[bytes]]:
     return {"nmp": [cli_files.nmp_bytes()]}
 
 
+def _wasm(folder: Path) -> dict[str, list[bytes]]:
+    wasm.start(folder)
+    return {"nmp": verifiers.files()}
+
+
 def _read_nmp(path: Path) -> Any:
     """Files with the right checksum, so that more than the checksum is looked at; C and Python say the same."""
     data = path.read_bytes()
@@ -184,12 +248,17 @@ KINDS = {
         Kind("images", _pictures, lambda path: images.load(path, (8, 8, 3), Preprocess(), PIXELS_MAX)),
         Kind("arrays", _arrays, lambda path: [s.model_input(0) for s in [open_samples(path, SHAPE, None)]]),
         Kind("lists", _lists, lambda path: open_samples(path, SHAPE, Preprocess()).paths),
+        Kind("tables", _tables, lambda path: [s.model_input(0) for s in [open_samples(path, (1, 3, 4), None)]]),
+        Kind("archives", _archives, lambda path: [s.model_input(0) for s in [open_samples(path, SHAPE, Preprocess())]]),
+        Kind("tflite", _tflite, lambda path: plan(path, Options(widths="strict"))),
         Kind("boxes", _boxes, _read_boxes),
         Kind("sounds", _sounds, lambda path: audio.read_wav(path, 8000)),
         Kind("profiles", _profiles, profile.load),
         Kind("recipes", lambda _: {"toml": [RECIPE.encode()]}, recipes.load),
+        Kind("applied", _applied_recipes, _apply_recipe),
         Kind("projects", lambda _: {"toml": [PROJECT.encode()]}, project.read),
         Kind("nmp", _files, _read_nmp),
         Kind("verifiers", lambda _: {"nmp": verifiers.files()}, _read_verified, verifiers.mutant),
+        Kind("wasm", _wasm, wasm.read, wasm.mutant, wasm.missing),
     )
 }

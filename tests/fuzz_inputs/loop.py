@@ -15,13 +15,12 @@ from pathlib import Path
 import numpy as np
 from fuzz_models.limits import Crash, limited
 
+from fuzz_inputs.damage import damaged
 from fuzz_inputs.kinds import Kind
 from nmpconv.errors import ExitCode, NmpError
 
 BATCH = 200
 SECONDS = 20.0  # of the processor, for a mutant
-WORDS = (b"-1", b"0", b"1e999", b"nan", b"99999999999999999999", b'"', b"'", b"[", b"]", b"{", b"}", b",", b"\n", b"=",
-         b"\0", b"\xff\xfe", b"../", b"%s", b"\x1b[2J", b"true", b"null", b"[[", b"#")  # fmt: skip
 
 
 @dataclass
@@ -42,30 +41,7 @@ def mutant(kind: Kind, good: list[tuple[str, bytes]], seed: int, number: int) ->
     if kind.mutant is not None:
         return good[0][0], kind.mutant(rng, [data for _, data in good])
     ending, start = good[rng.integers(len(good))]
-    data = bytearray(start)
-    for _ in range(1 + int(rng.integers(3))):
-        at = int(rng.integers(len(data) + 1))
-        left = min(1 + int(rng.integers(16)), len(data) - at)
-        choice = rng.integers(7)
-        if choice == 0:
-            data[at : at + 1] = bytes([rng.integers(256)])
-        elif choice == 1 and at < len(data):
-            data[at] ^= 1 << int(rng.integers(8))
-        elif choice == 2:
-            data[at : at + (left if rng.integers(2) else 0)] = WORDS[rng.integers(len(WORDS))]
-        elif choice == 3:
-            del data[at : at + left]
-        elif choice == 4:
-            data[at:at] = data[at : at + left]
-        elif choice == 5:
-            word = int(rng.choice([0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]))
-            data[at : at + 4] = word.to_bytes(4, "little" if rng.integers(2) else "big")
-        else:
-            other = good[rng.integers(len(good))][1]
-            data[at : at + left] = other[at : at + left]
-        if not data:
-            data = bytearray(start[:1])
-    return ending, bytes(data)
+    return ending, damaged(rng, start, [data for _, data in good])
 
 
 def hunt(kind: Kind, seconds: float, seed: int, folder: Path, count: int | None = None) -> Found:

@@ -48,7 +48,12 @@ class Target:
 
 TARGETS = {
     target.name: target
-    for target in (Target("model", models=True), Target("agent", ("agent.c", "frame.c")), Target("frame", ("frame.c",)))
+    for target in (
+        Target("model", models=True),
+        Target("agent", ("agent.c", "frame.c")),
+        Target("frame", ("frame.c",)),
+        Target("image"),
+    )
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fuzz_inputs import native
+from fuzz_inputs import native, wasm
 from fuzz_inputs.kinds import KINDS, Kind
 from fuzz_inputs.loop import hunt, outcome
 from nmpconv.errors import InputError
@@ -17,9 +17,10 @@ from nmpconv.errors import InputError
 MUTANTS = 100
 SECONDS = 10.0
 NATIVE_SECONDS = 10.0
+QUICK = [name for name, kind in KINDS.items() if kind.missing is None]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", QUICK)
 def test_the_good_files_are_read(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     for ending, files in kind.make(tmp_path).items():
@@ -29,7 +30,7 @@ def test_the_good_files_are_read(name: str, tmp_path: Path) -> None:
             assert outcome(kind, path) == "read"
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", QUICK)
 def test_some_mutants(name: str, tmp_path: Path) -> None:
     found = hunt(KINDS[name], SECONDS, 1, tmp_path, MUTANTS)
     assert not found.faults
@@ -38,8 +39,36 @@ def test_some_mutants(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_many_mutants(name: str, tmp_path: Path) -> None:
+def test_many_mutants(
+    name: str, tmp_path: Path, need_tool: Callable[..., str], need_package: Callable[..., None]
+) -> None:
+    if name == "wasm":
+        need_tool(*wasm.NODES)
+        need_package("ziglang")
     assert not hunt(KINDS[name], SECONDS / 2, 2, tmp_path).faults
+
+
+@pytest.mark.slow
+def test_another_result_in_wasm_is_found(
+    tmp_path: Path,
+    need_tool: Callable[..., str],
+    need_package: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    need_tool(*wasm.NODES)
+    need_package("ziglang")
+    kind = KINDS["wasm"]
+    good = next(data for data in kind.make(tmp_path)["nmp"] if not wasm.has_states(data))
+    path = tmp_path / "good.nmp"
+    path.write_bytes(good)
+    assert outcome(kind, path) == "read"
+    native = wasm._native
+    monkeypatch.setattr(wasm, "_native", lambda data: (native(data)[0], native(data)[1][::-1] + b"x"))
+    assert outcome(kind, path).startswith("AssertionError in wasm")
+    path.write_bytes(good[:-1])
+    assert outcome(kind, path) == "refused"
+    monkeypatch.setattr(wasm, "in_c", lambda data: (5, "another rule"))
+    assert outcome(kind, path).startswith("AssertionError in wasm")
 
 
 @pytest.mark.slow

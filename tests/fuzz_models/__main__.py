@@ -13,10 +13,14 @@ import itertools
 import sys
 from pathlib import Path
 
+from fuzz_inputs.counts import record
+
 from fuzz_models.case import load
 from fuzz_models.checks import check
 from fuzz_models.hunt import hunt, outcome_of
 from fuzz_models.limits import limited
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results.md"
 
 
 def main() -> int:
@@ -26,6 +30,7 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, help="at most so many graphs")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz-models"), help="for what fails")
+    parser.add_argument("--record", action="store_true", help="add the counts to those of the repository")
     parser.add_argument("--replay", type=Path, help="check a file of that folder again")
     arguments = parser.parse_args()
     if arguments.replay:
@@ -36,6 +41,8 @@ def main() -> int:
         seeds = iter(range(arguments.seed, arguments.seed + arguments.graphs))
     found = hunt(seeds, arguments.seconds, arguments.jobs, arguments.folder, lambda text: print(text, flush=True))
     print(f"\n{found.summary()}")
+    if arguments.record:
+        record("graphs", found.graphs, found.seconds, len(found.groups), RESULTS)
     return 1 if found.groups else 0
 
 

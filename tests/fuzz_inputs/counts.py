@@ -1,0 +1,90 @@
+"""How often everything was fuzzed: `counts.csv` has the runs that were recorded, docs/results.md their sums."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+FILE = Path(__file__).with_name("counts.csv")
+TABLE = re.compile(r"(<!-- counts: .* -->\n).*?(<!-- end of counts -->)", re.S)
+# Columns of the table by target.
+TARGETS = {
+    "model": ("`.nmp` with mended checksums, in C", "files"),
+    "agent": ("conversations with an agent", "conversations"),
+    "frame": ("lines for the parser of frames", "lines"),
+    "image": ("frames of a camera", "frames"),
+    "verifiers": ("both verifiers of a `.nmp`", "files"),
+    "wasm": ("`.nmp` in nmp.wasm, against C", "files"),
+    "nmp": ("`.nmp`, C and Python", "files"),
+    "onnx": ("ONNX", "files"),
+    "tflite": ("TFLite", "files"),
+    "images": ("images", "files"),
+    "arrays": ("arrays", "files"),
+    "archives": ("archives", "files"),
+    "tables": ("tables of numbers", "files"),
+    "lists": ("lists of files", "files"),
+    "boxes": ("lists of boxes", "files"),
+    "sounds": ("sounds", "files"),
+    "profiles": ("profiles", "files"),
+    "recipes": ("recipes, as text", "files"),
+    "applied": ("recipes, by the names of a model", "files"),
+    "projects": ("projects", "files"),
+    "graphs": ("random ONNX graphs against onnxruntime", "graphs"),
+}
+
+
+class Count(NamedTuple):
+    """A row of the file. seconds: None where they were not noted. found: different faults."""
+
+    date: str
+    target: str
+    runs: int
+    seconds: int | None
+    found: int
+
+
+def counts() -> list[Count]:
+    with FILE.open(encoding="utf-8", newline="") as file:
+        return [
+            Count(row["date"], row["target"], int(row["runs"]), int(row["seconds"]) if row["seconds"] else None,
+                  int(row["found"]))
+            for row in csv.DictReader(file)
+        ]  # fmt: skip
+
+
+def record(target: str, runs: int, seconds: float, found: int, docs: Path) -> None:
+    """Adds a row, and the table of the page anew."""
+    day = datetime.now(timezone.utc).date().isoformat()
+    with FILE.open("a", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerow((day, target, runs, round(seconds), found))
+    docs.write_text(with_table(docs.read_text(encoding="utf-8"), counts()), encoding="utf-8")
+
+
+def with_table(text: str, rows: Iterable[Count]) -> str:
+    """The page with the sums of these rows. Raises ValueError without a place for them."""
+    changed, places = TABLE.subn(lambda found: f"{found[1]}\n{table(rows)}\n{found[2]}", text)
+    if places != 1:
+        raise ValueError("docs/results.md has no place for the counts of fuzzing")
+    return changed
+
+
+def table(rows: Iterable[Count]) -> str:
+    by_target: dict[str, list[Count]] = {}
+    for row in rows:
+        by_target.setdefault(row.target, []).append(row)
+    lines = ["| target | runs | minutes | faults found | last |", "|---|---|---|---|---|"]
+    for target, (name, unit) in TARGETS.items():
+        some = by_target.pop(target, [])
+        if some:
+            seconds = sum(row.seconds or 0 for row in some)
+            more = "+" * any(row.seconds is None for row in some)
+            runs, found = sum(row.runs for row in some), sum(row.found for row in some)
+            last = max(row.date for row in some)
+            lines.append(f"| {name} | {runs:,} {unit} | {seconds / 60:,.1f}{more} | {found} | {last} |")
+    if by_target:
+        raise ValueError(f"no target is called {', '.join(by_target)}")
+    return "\n".join(lines) + "\n"

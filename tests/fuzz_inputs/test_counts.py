@@ -1,0 +1,62 @@
+"""Counts of fuzzing: rows that are added, and the page that has their sums."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz_inputs import counts, native
+from fuzz_inputs.counts import Count
+from fuzz_inputs.kinds import KINDS
+
+PAGE = "before\n<!-- counts: here -->\nold\n<!-- end of counts -->\nafter\n"
+
+
+def test_the_page_has_the_sums(root: Path, bless: bool) -> None:
+    path = root / "docs" / "results.md"
+    wanted = counts.with_table(path.read_text(encoding="utf-8"), counts.counts())
+    if bless:
+        path.write_text(wanted, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == wanted
+
+
+def test_every_target_is_described() -> None:
+    assert set(counts.TARGETS) == {*native.TARGETS, *KINDS, "graphs"}
+
+
+def test_sums() -> None:
+    rows = [
+        Count("2026-01-02", "frame", 1000, 90, 1),
+        Count("2026-01-03", "frame", 2000, None, 2),
+        Count("2026-01-01", "wasm", 7, 30, 0),
+    ]
+    assert counts.with_table(PAGE, rows).splitlines() == [
+        "before",
+        "<!-- counts: here -->",
+        "",
+        "| target | runs | minutes | faults found | last |",
+        "|---|---|---|---|---|",
+        "| lines for the parser of frames | 3,000 lines | 1.5+ | 3 | 2026-01-03 |",
+        "| `.nmp` in nmp.wasm, against C | 7 files | 0.5 | 0 | 2026-01-01 |",
+        "",
+        "<!-- end of counts -->",
+        "after",
+    ]
+
+
+def test_a_run_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, page = tmp_path / "counts.csv", tmp_path / "results.md"
+    file.write_text("date,target,runs,seconds,found\n2026-01-01,onnx,5,60,0\n")
+    page.write_text(PAGE)
+    monkeypatch.setattr(counts, "FILE", file)
+    counts.record("onnx", 10, 59.6, 1, page)
+    assert "| ONNX | 15 files | 2.0 | 1 |" in page.read_text()
+    assert [(row.target, row.runs, row.seconds, row.found) for row in counts.counts()][1:] == [("onnx", 10, 60, 1)]
+
+
+def test_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no target is called nothing"):
+        counts.table([Count("2026-01-01", "nothing", 1, 1, 0)])
+    with pytest.raises(ValueError, match="no place"):
+        counts.with_table("a page", [])

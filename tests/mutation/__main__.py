@@ -1,0 +1,135 @@
+"""`make mutants`: which changes of the sources no quick test sees.
+
+    python -m mutation --count 500                    so many of C and of Python; goes on where the last run ended
+    python -m mutation --count 60 --only python --near   tests of the same folder alone
+    python -m mutation --count 60 --again             the survivors once more
+    python -m mutation --count 60 --report            what is known
+
+A result is a line of FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with the reason; they count
+neither as killed nor as survivors. Exit status 1 where fewer than 97 % are killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+
+from mutation.copy import Copy
+from mutation.draw import LANGUAGES, drawn, module
+from mutation.sites import Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+LEAST = 0.97
+
+
+def equivalent() -> dict[str, str]:
+    """Reasons by mutant: a line with its key, and indented lines below."""
+    found: dict[str, str] = {}
+    key = ""
+    for line in EQUIVALENT.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#") or not line:
+            continue
+        if line.startswith(" "):
+            found[key] = f"{found[key]} {line.strip()}".strip()
+        else:
+            key = line
+            found[key] = ""
+    return found
+
+
+def known(path: Path) -> dict[str, dict]:
+    """Results by mutant; the last one counts. A line that was cut off is none."""
+    found: dict[str, dict] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            result = json.loads(line)
+        except ValueError:
+            continue
+        found[result["key"]] = result
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="mutation", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=500, help="of each language")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=LANGUAGES, nargs="+", default=LANGUAGES)
+    parser.add_argument(
+        "--near", action="store_true", help="run tests of the same folder and of what imports the module"
+    )
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds of tests for a mutant")
+    parser.add_argument("--jobs", type=int, default=1, help="copies of the checkout that work at once")
+    parser.add_argument("--again", action="store_true", help="test survivors once more")
+    parser.add_argument("--report", action="store_true", help="test nothing")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    path = asked.folder.resolve() / "results.jsonl"
+    by_language = [drawn(ROOT, language, asked.count, asked.seed) for language in asked.only]
+    chosen = [mutant for some in zip_longest(*by_language) for mutant in some if mutant]
+    if not asked.report:
+        results = known(path)
+        done = {key for key, one in results.items() if not asked.again or one["result"] in ("killed", "invalid")}
+        run([mutant for mutant in chosen if mutant.key not in done | set(equivalent())], path, asked)
+    return report(chosen, known(path))
+
+
+def run(mutants: list[Mutant], path: Path, asked: argparse.Namespace) -> None:
+    """Appends the result of each to the file."""
+    copies: SimpleQueue[Copy] = SimpleQueue()
+    lock = Lock()
+    for job in range(min(asked.jobs, len(mutants))):
+        copies.put(Copy(ROOT, path.parent / f"copy{job}", asked.limit, asked.near))
+
+    def judge(mutant: Mutant) -> None:
+        copy = copies.get()
+        try:
+            verdict = copy.judge(mutant)
+        finally:
+            copies.put(copy)
+        result = {"key": mutant.key, "line": mutant.line, "tests": "near" if asked.near else "quick", **vars(verdict)}
+        with lock, path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(result) + "\n")
+            print(f"{verdict.result:8} {verdict.seconds:6.1f} s  {mutant.key}", flush=True)
+
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        list(pool.map(judge, mutants))
+
+
+def report(chosen: list[Mutant], results: dict[str, dict]) -> int:
+    """Prints the score of each module and the survivors; 1 where the score is too low."""
+    aside, counts, survivors = equivalent(), {}, []
+    for mutant in chosen:
+        result = "equivalent" if mutant.key in aside else results.get(mutant.key, {}).get("result", "not tested")
+        counts.setdefault(module(mutant.file), Counter())[result] += 1
+        if result in ("survived", "limit"):
+            survivors.append(f"{result:9} line {results[mutant.key]['line']} of {mutant.key}")
+    print("| module | killed | of | equivalent | do not compile | not tested |\n|---|---|---|---|---|---|")
+    total: Counter[str] = Counter()
+    for name, count in sorted(counts.items()):
+        total += count
+        print(_row(name, count))
+    print(_row("all", total))
+    print("\n".join(survivors))
+    return int(total["killed"] < LEAST * _tested(total))
+
+
+def _tested(count: Counter[str]) -> int:
+    return count["killed"] + count["survived"] + count["limit"]
+
+
+def _row(name: str, count: Counter[str]) -> str:
+    cells = (name, count["killed"], _tested(count), count["equivalent"], count["invalid"], count["not tested"])
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
