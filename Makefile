@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-throughput bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-throughput bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -97,7 +97,10 @@ fuzz-models: $(VENV)/installed  ## random models against onnxruntime (SECONDS=60
 fuzz: $(VENV)/installed  ## mutants of all that is read, SECONDS=60 each (ARGS="--only model onnx --coverage ...")
 	PYTHONPATH=tests $(BIN)/python -m fuzz_inputs --seconds $(or $(SECONDS),60) $(ARGS)
 
-coverage: $(VENV)/installed  ## branches and conditions (MC/DC) of what reads files and frames; needs clang 19, llvm 19
+mutants: $(VENV)/installed  ## changes of the sources that no quick test sees; goes on where it ended (ARGS="--count 60 --near ...")
+	PYTHONPATH=tests nice $(BIN)/python -m mutation $(ARGS)
+
+coverage: $(VENV)/installed  ## branches and conditions (MC/DC) of what reads files and frames, and of ops; needs clang 19, llvm 19
 	PYTHONPATH=tests $(BIN)/python -m fuzz_inputs --coverage
 
 lint: $(VENV)/linters lint-c lint-tidy lint-analyzer audit  ## style, types, and warnings of the C code

@@ -11,17 +11,24 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from c_core import C99, PORTABLE, SANITIZE, includes, sources
+from op_cases import CASES
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "hostile"))
+import test_op_refusals
+import test_op_rules
 
 from fuzz_inputs import small
 from fuzz_inputs.guards import guards
 from fuzz_inputs.talks import talks
 from nmpconv.file.writer import to_bytes
+from nmpconv.passes.memory import plan_memory
 
 CORPUS = Path(__file__).parent / "corpus"
 COMPILERS = ("clang-16", "clang-19", "clang")
@@ -29,6 +36,7 @@ SECONDS_OF_AN_INPUT = 20
 MIB = 2048
 DONE = re.compile(r"Done (\d+) runs in (\d+) second")
 COVERING = "clang-19"
+OPS = "interpreter/src/ops/"
 COVERED = ("base/fb.c", "core/model.c", "core/plan_check.c", "core/states.c", "agent.c", "frame.c")
 # Conditions that no input of these programs can decide alone, and why.
 UNREACHED = {
@@ -105,6 +113,15 @@ def models(folder: Path) -> list[Path]:
     return written
 
 
+def op_files(folder: Path) -> None:
+    """A model of every op case, and files that break one rule of an op."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, case in enumerate(CASES):
+        (folder / f"{i:05}.nmp").write_bytes(to_bytes(plan_memory.run(case.graph), {}))
+    for i, data in enumerate((*test_op_refusals.files(), *test_op_rules.files())):
+        (folder / f"refused{i:03}.nmp").write_bytes(data)
+
+
 def corpus(target: Target, folder: Path) -> Path:
     """A folder that a run may add to."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,14 +175,19 @@ class Coverage:
 
 
 def coverage(root: Path, folder: Path, given: Mapping[str, str]) -> dict[str, Coverage]:
-    """By file of COVERED. Raises FileNotFoundError without clang 19 and its tools, which count conditions."""
+    """By file of COVERED, and of the ops, which also have all their cases and refusals.
+
+    Raises FileNotFoundError without clang 19 and its tools, which count conditions.
+    """
+    op_files(folder / "ops")
     flags = ("-fsanitize=fuzzer", "-fprofile-instr-generate", "-fcoverage-mapping", "-fcoverage-mcdc", "-DNDEBUG")
     programs, profiles = [], []
     for target in TARGETS.values():
         programs.append(build(root, target, folder, flags, f"cover_{target.name}", COVERING))
         profiles.append(folder / f"{target.name}.profraw")
         env = {**os.environ, **given, "LLVM_PROFILE_FILE": str(profiles[-1])}
-        subprocess.run([programs[-1], "-runs=0", folder / target.name], check=True, capture_output=True, env=env)
+        places = [folder / target.name, *[folder / "ops"] * target.models]
+        subprocess.run([programs[-1], "-runs=0", *places], check=True, capture_output=True, env=env)
     suffix = COVERING.removeprefix("clang")
     data = folder / "all.profdata"
     subprocess.run([f"llvm-profdata{suffix}", "merge", *profiles, "-o", data], check=True)
@@ -174,7 +196,8 @@ def coverage(root: Path, folder: Path, given: Mapping[str, str]) -> dict[str, Co
     told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     found = {}
     for file in told["data"][0]["files"]:
-        for name in COVERED:
+        _, _, op = file["filename"].partition(OPS)
+        for name in (*COVERED, f"ops/{op}") if op.endswith(".c") else COVERED:
             if file["filename"].endswith(f"/{name}"):
                 counts = [file["summary"][kind] for kind in ("branches", "mcdc")]
                 found[name] = Coverage(*((count["covered"], count["count"]) for count in counts))

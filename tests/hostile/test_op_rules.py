@@ -1,0 +1,169 @@
+"""Rules of ops about tensors, each broken alone: C names that rule, and Python refuses, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from test_op_refusals import OP, tables
+from verified import difference, in_c
+
+from nmpconv.file import flatbuffer
+
+TYPES = {8: 0, 16: 1, 32: 2}
+ARENA = 1 << 24
+ACTIVATION = {"data": None, "dtype": 0, "clip_min": -128, "clip_max": 127}
+WORDS = {"dtype": 1, "clip_min": -32768, "clip_max": 32767}
+Changes = dict[str, dict[str, Any]]
+
+
+def constant(shape: tuple[int, ...], bits: int, fill: int = 1, **more: Any) -> dict[str, Any]:
+    """Fields of a constant of equal numbers."""
+    most = 2 ** (bits - 1)
+    data = np.full(shape, fill, f"int{bits}").view(np.uint8).reshape(-1)
+    return {"shape": shape, "dtype": TYPES[bits], "data": data, "clip_min": -most, "clip_max": most - 1, **more}
+
+
+# The rule, a case that is fine, and what is changed of it: "in 0" is the first input, with its fields.
+RULES: list[tuple[str, str, Changes]] = [
+    ("exponents of an input", "add", {"in 1": {"axis": 0, "exponents": [-4] * 7}}),
+    ("exponents of an input", "mul", {"in 1": {"axis": 0, "exponents": [-7] * 7}}),
+    (
+        "pixels of the kernel",
+        "average_pool",
+        {"params": {"kernel_h": 257, "kernel_w": 256}, "in 0": {"shape": (1, 257, 256, 1)}, "out": {"shape": (1,) * 4}},
+    ),
+    (
+        "products of a sum",
+        "batch_matmul",
+        {"in 0": {"shape": (1, 131072)}, "in 1": {"shape": (1, 131072)}, "out": {"shape": (1, 1)}},
+    ),
+    ("constant weights", "conv2d", {"in 1": {"data": None, "axis": -1, "exponents": [-6]}}),
+    ("bits of the weights", "conv2d", {"in 1": constant((9, 1, 1, 7), 32)}),
+    (
+        "products of a sum",
+        "fully_connected",
+        {
+            "in 0": {"shape": (1, 131072)},
+            "in 1": constant((1, 131072), 8, axis=-1, exponents=[-7]),
+            "in 2": constant((1,), 16),
+            "out": {"shape": (1, 1)},
+        },
+    ),
+    (
+        "pixels with padding",
+        "average_pool",
+        {
+            "params": {"pad_top": 16, "pad_bottom": 16},
+            "in 0": {"shape": (1, 2**31 - 17, 1, 1)},
+            "out": {"shape": (1,) * 4},
+        },
+    ),
+    ("rank of the output", "conv2d", {"out": {"shape": (5, 3, 9)}}),
+    ("rank of the output", "conv2d", {"out": {"shape": (1, 1, 5, 3, 9)}}),
+    (
+        "output channels of a group",
+        "conv2d",
+        {"params": {"groups": 2}, "in 0": {"shape": (1, 5, 3, 14)}},
+    ),
+    (
+        "output channels of a group",
+        "conv_transpose",
+        {"params": {"groups": 4}, "in 0": {"shape": (1, 3, 4, 20)}},
+    ),
+    (
+        "pixels with zeros",
+        "conv_transpose",
+        {"params": {"stride_h": 32767}, "in 0": {"shape": (1, 65540, 4, 5)}},
+    ),
+    ("length of the axis", "cum_sum", {"in 0": {"shape": (1, 65537)}, "out": {"shape": (1, 65537)}}),
+    ("length of the axis", "softmax", {"in 0": {"shape": (1, 65537)}, "out": {"shape": (1, 65537)}}),
+    ("axis", "gather_elements", {"params": {"axis": -1}}),
+    ("entry of the table", "lookup", {"out": {"clip_max": 0}}),
+    ("entry of the table", "lookup", {"out": {"clip_min": 1}}),
+    ("rank of the input", "lrn", {"in 0": {"shape": ()}, "out": {"shape": ()}}),
+    ("rank of the weights", "normalize", {"in 1": constant((64,), 32), "in 2": constant((64,), 32)}),
+    ("dimension of the weights", "normalize", {"in 1": constant((1, 32), 32), "in 2": constant((1, 32), 32)}),
+    ("dimension of the weights", "normalize", {"in 1": constant((2, 1), 32), "in 2": constant((2, 1), 32)}),
+    ("constant weights", "normalize", {"in 1": ACTIVATION}),
+    ("constant weights", "normalize", {"in 2": ACTIVATION}),
+    ("bits of the weights", "normalize", {"in 1": constant((1, 64), 16)}),
+    ("bits of the weights", "normalize", {"in 2": constant((1, 64), 16)}),
+    ("exponents of the weights", "normalize", {"in 1": {"axis": 1, "exponents": [-21] * 64}}),
+    ("exponents of the weights", "normalize", {"in 2": {"axis": 1, "exponents": [-12] * 64}}),
+    ("shift", "normalize", {"in 1": {"exponents": [-64]}}),
+    ("rank of the output", "pad", {"out": {"shape": (6, 5, 4)}}),
+    ("octaves of the table", "sum_lookup", {"in 2": constant((2,), 32)}),
+    ("octaves of the table", "sum_lookup", {"in 2": constant((37,), 32)}),
+    ("constant weights", "sum_lookup", {"in 1": {"data": None}}),
+    ("exponents of the weights", "sum_lookup", {"in 1": {"axis": 0, "exponents": [-10] * 4}}),
+    ("rank of the weights", "sum_lookup", {"in 1": constant((36,), 16)}),
+    ("rank of the weights", "sum_lookup", {"in 1": constant((4, 3, 3), 16)}),
+    ("rank of the input", "sum_lookup", {"in 0": {"shape": ()}, "out": {"shape": ()}}),
+    (
+        "channels that do not divide into groups",
+        "sum_lookup",
+        {"params": {"groups": 3}, "in 0": {"shape": (1, 5, 27)}},
+    ),
+    (
+        "products of a sum",
+        "sum_lookup",
+        {"in 0": {"shape": (1, 131072)}, "in 1": constant((1, 131072), 8), "out": {"shape": (1, 1)}},
+    ),
+    ("sum of the weights", "sum_lookup", {"in 1": constant((4, 9), 32, fill=-(2**31)), "in 0": WORDS}),
+    ("sum of the weights", "sum_lookup", {"in 1": constant((4, 9), 32, fill=2**31 - 1), "in 0": WORDS}),
+    ("exponents of a constant", "conv2d", {"in 2": {"axis": 0, "exponents": [-3] * 9}}),
+]
+CASES = {
+    "add": "add/constant/int8",
+    "average_pool": "average_pool/2x2/8to8/random",
+    "batch_matmul": "batch_matmul/5x7*3x7/8x8x8",
+    "conv2d": "conv2d/1x1/int8",
+    "conv_transpose": "conv_transpose/1x1/int8",
+    "cum_sum": "cum_sum/1x10/1/8x8/random",
+    "fully_connected": "fully_connected/1x1/8x8x8",
+    "gather_elements": "gather_elements/1x9x4/1x5x4/1/8x8",
+    "lookup": "lookup/sigmoid/8to8",
+    "lrn": "lrn/5of16/8x8/random",
+    "mul": "mul/constant/int8",
+    "normalize": "normalize/1x64/1/8x8",
+    "pad": "pad/0,0,1,2,3,0,0,0/int8",
+    "softmax": "softmax/1x10/1/8to8/-5/random",
+    "sum_lookup": "sum_lookup/log/True/8x8/random",
+}
+
+
+def changed(case: str, changes: Changes) -> bytes:
+    """The file of a case, with its activations apart and room for larger ones."""
+    root = tables(CASES[case])
+    op = root["ops"][0]
+    tensors = [root["tensors"][i] for i in (*op["inputs"], *op["outputs"])]
+    for place, fields in changes.items():
+        role, _, number = place.partition(" ")
+        {"params": op["params"][1], "out": tensors[-1]}.get(role, tensors[int(number or 0)]).update(fields)
+    for i, tensor in enumerate(tensors):
+        tensor["offset"] = 0 if len(tensor["data"] if tensor["data"] is not None else ()) else i * ARENA
+    root["arena_bytes"], op["live_end"] = len(tensors) * ARENA, len(tensors) * ARENA
+    return flatbuffer.pack(root)
+
+
+def files() -> Iterator[bytes]:
+    """One for each rule."""
+    return (changed(case, changes) for _, case, changes in RULES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_unchanged(case: str) -> None:
+    assert in_c(changed(case, {}))[0] == 0
+
+
+@pytest.mark.parametrize(
+    "number", range(len(RULES)), ids=lambda number: f"{RULES[number][1]}-{RULES[number][0]}-{number}"
+)
+def test_refused_by_this_rule(number: int) -> None:
+    rule, case, changes = RULES[number]
+    data = changed(case, changes)
+    assert in_c(data) == (OP, rule)
+    assert difference(data) == ""
