@@ -260,7 +260,15 @@ std::vector<std::string> cpus() {
 
 void add_fits(nb::module_ &m);
 
+// Other interpreters of a process share its locks and numpy, which then wait for each other.
+static void check_interpreter() {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    throw nb::import_error("nmpconv cannot be used in a subinterpreter; use threads or processes");
+  }
+}
+
 NB_MODULE(_nmp, m) {
+  check_interpreter();
   static PyObject *fault_type = PyErr_NewException("nmpconv._nmp.Fault", PyExc_Exception, nullptr);
   m.attr("Fault") = nb::handle(fault_type);
   nb::register_exception_translator([](const std::exception_ptr &p, void *) {
