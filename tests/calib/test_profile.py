@@ -183,3 +183,9 @@ def test_a_line_without_peaks_is_read() -> None:
     assert new.peak_mean is not None
     np.testing.assert_array_equal(old.reach(), [8, 9, 10, 11])
     np.testing.assert_array_equal(new.peak_mean, [8, 9, 10, 11])
+
+
+@pytest.mark.parametrize("runs", ["0:5*0", "0:5*-1", "4096:1", "0:1,2*0"])
+def test_runs_that_count_nothing(runs: str) -> None:
+    with pytest.raises(ValueError, match="a run "):
+        profiles._counts(runs)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mutation.order import near, rest
+from mutation.order import first, near, rest
 from mutation.sites import Mutant
 
 # These read sources as text, so that any change may fail them.
@@ -127,7 +127,9 @@ class Copy:
             return "invalid", ""
         end = time.monotonic() + self.limit
         close = near(self.folder, mutant.file)
-        stages = [close[:1], close[1:], *([] if self.nearby else [rest(self.folder, mutant.file)])]
+        stages = [first(mutant.file), close[:1], close[1:]]  # to collect many tests takes long
+        if not self.nearby:
+            stages.append(rest(self.folder, mutant.file))
         for tests in stages:
             while (failed := self._failing(tests, end)) not in ("", UNNAMED):
                 if failed not in self.sound:

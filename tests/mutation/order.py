@@ -18,21 +18,29 @@ NEAR_C = {
     "": ("tests/file", "tests/hostile", "tests/runtime", *OPS, "tests/fuzz_inputs", "tests/device"),
 }
 FAR = 99
+LEAST = 5  # test files that are near
+
+
+def first(file: str) -> list[str]:
+    """Arguments of pytest for the few tests that are likeliest to fail: of a C file, those of its op."""
+    parts = file.removeprefix("interpreter/src/").split("/")
+    if parts[0] in ("conv", "arch"):
+        return ["tests/ops/test_ops.py", "-k", "conv2d or fully_connected"]
+    return ["tests/ops/test_ops.py", "-k", Path(file).stem] if parts[0] == "ops" and len(parts) == 2 else []
 
 
 def near(root: Path, file: str) -> list[str]:
-    """Test files and folders in the order to run; the first alone, since collecting many takes long."""
+    """Test files and folders in the order to run."""
     if file.startswith("interpreter/src/"):
         below = file.removeprefix("interpreter/src/")
         found = next(tests for prefix, tests in NEAR_C.items() if below.startswith(prefix))
         return [test for test in found if (root / test).exists()]
     distances = _distances(root, file)
     folder = file.split("/")[1]
-    return [
-        test
-        for test in sorted(distances, key=lambda test: _rank(test, file, distances[test]))
-        if distances[test] <= 1 or test.startswith(f"tests/{folder}/")
-    ]
+    ordered = sorted(distances, key=lambda test: _rank(test, file, distances[test]))
+    found = [test for test in ordered if distances[test] <= 1 or test.startswith(f"tests/{folder}/")]
+    others = sorted((test for test in ordered if test not in found), key=lambda test: distances[test])
+    return found + others[: max(LEAST - len(found), 0)]
 
 
 def rest(root: Path, file: str) -> list[str]:
