@@ -37,6 +37,7 @@ MIB = 2048
 DONE = re.compile(r"Done (\d+) runs in (\d+) second")
 COVERING = "clang-19"
 OPS = "interpreter/src/ops/"
+LEAST_OF_OPS = 0.94  # of the branches of all ops; docs/results.md says what is left
 COVERED = ("base/fb.c", "core/model.c", "core/plan_check.c", "core/states.c", "agent.c", "frame.c")
 # Conditions that no input of these programs can decide alone, and why.
 UNREACHED = {
