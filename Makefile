@@ -180,7 +180,7 @@ size:  ## lines of source per folder; bytes of firmware
 stack: $(VENV)/installed  ## bytes of stack of public functions on a Cortex-M4, at most (ARGS=--ways)
 	@$(BIN)/python bench/stack.py $(ARGS)
 
-firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an386, mps2-an500, mps3-an547, rv32, host, or all of them)
+firmware:  ## build/firmware/BOARD.elf (BOARD=mps2-an385, mps2-an386, mps3-an547, rv32, host, ..., or all of them)
 	@$(MAKE) --no-print-directory -s -C interpreter/firmware BOARD=$(or $(BOARD),mps2-an386)
 
 wasm: $(VENV)/simulator  ## build/nmp.wasm: the interpreter as WebAssembly

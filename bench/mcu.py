@@ -36,7 +36,14 @@ NETS = {
     "KWS": "mlperf_kws_dscnn",
     "VWW": "mlperf_vww_mobilenet025_nchw",
 }
-BOARDS = {"mps2-an386": "M4", "mps2-an500": "M7", "mps3-an547": "M55", "rv32": "rv32"}
+BOARDS = {
+    "mps2-an385-m0plus": "M0+",
+    "mps2-an385": "M3",
+    "mps2-an386": "M4",
+    "mps2-an500": "M7",
+    "mps3-an547": "M55",
+    "rv32": "rv32",
+}
 WIDTHS = ("strict", "8", "16")
 MAX_RAM = "max-ram"  # a setting of IC
 MAX_RAM_BYTES = 24000
@@ -45,7 +52,9 @@ MAX_RAM_BYTES = 24000
 CMSIS_M4 = {"AD": (0.579, 0.74), "IC": (29.85, 32.5), "KWS": (7.70, 10.2), "VWW": (24.10, 32.0)}
 CMSIS_M55 = {"AD": (0.062, 0.29), "IC": (4.57, 6.4), "KWS": (1.75, 3.1), "VWW": (6.25, 10.7)}
 CMSIS_C = {"AD": (1.47, None), "IC": (65.3, None), "KWS": (16.2, None), "VWW": (48.6, None)}
-PEERS = {"M4": CMSIS_M4, "M7": CMSIS_M4, "M55": CMSIS_M55, "rv32": CMSIS_C}
+CMSIS_M3 = {"AD": (0.952, None), "IC": (41.75, None), "KWS": (10.54, None), "VWW": (32.08, None)}
+NOBODY = dict.fromkeys(NETS, (None, None))
+PEERS = {"M0+": NOBODY, "M3": CMSIS_M3, "M4": CMSIS_M4, "M7": CMSIS_M4, "M55": CMSIS_M55, "rv32": CMSIS_C}
 TFLM_ARENA = {"AD": 2580, "IC": 54996, "KWS": 22820, "VWW": 100708}
 TFLM_FLASH = {  # KB
     "M4": {"AD": 28.9, "IC": 51.8, "KWS": 54.1, "VWW": 54.1},
@@ -91,6 +100,8 @@ class Row:
             found["insn"] = self.instructions <= M4_PER_MAC[self.net] * self.macs
         elif self.cpu == "M4" and self.bits == "strict":
             found["insn"] = self.instructions <= M4_MILLIONS[self.net] * 1e6
+        elif self.cpu == "M3" and self.bits == "strict" and peer:
+            found["insn"] = self.instructions < peer
         elif self.cpu == "M55" and self.bits == "strict" and peer:
             found["insn"] = self.instructions < M55_SHARE * peer
         elif not int8 and peer:

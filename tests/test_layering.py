@@ -223,7 +223,7 @@ FOLDERS: dict[str, set[str]] = {
     "arch/x86": {"base", "conv", "conv/depthwise", "conv/gemm", "kernels"},
     "arch/aarch64": {"base", "conv", "conv/depthwise", "conv/gemm", "kernels"},
     "arch/cortex_m": {"base", "conv"},
-    "arch/rv32": {"base", "conv"},
+    "arch/plain32": {"base", "conv"},
     "arch/rvv": {"conv"},
     "arch/wasm": {"conv", "conv/depthwise", "conv/gemm", "kernels"},
     "dispatch.c": {"dispatch.h", "include", LEVEL},

@@ -4,7 +4,7 @@
 #if !NMP_FIXED_CPU
 #include "arch/aarch64/level.h"
 #include "arch/cortex_m/level.h"
-#include "arch/rv32/level.h"
+#include "arch/plain32/level.h"
 #include "arch/wasm/level.h"
 #include "arch/x86/level.h"
 #endif
@@ -106,7 +106,7 @@ static const struct target {
   uint8_t address;
   nmp_conv_choose_fn *conv;
 } targets[] = {
-    {"cortex-m4", 4, nmp_conv_dsp_plan},   {"cortex-m55", 4, nmp_conv_mve_plan},  {"rv32", 4, nmp_conv_rv32_plan},
+    {"cortex-m4", 4, nmp_conv_dsp_plan},   {"cortex-m55", 4, nmp_conv_mve_plan},  {"rv32", 4, nmp_conv_plain32_plan},
     {"portable-32", 4, nmp_conv_portable}, {"portable-64", 8, nmp_conv_portable},
 };
 

@@ -10,9 +10,10 @@
 #if defined(NMP_RVV)
 #include "arch/rvv/level.h"
 #elif defined(__riscv)
-#include "arch/rv32/level.h"
+#include "arch/plain32/level.h"
 #elif defined(__arm__)
 #include "arch/cortex_m/level.h"
+#include "arch/plain32/level.h"
 #endif
 
 /* Each level's list overrides what it does better than the portable kernels. */
@@ -25,9 +26,9 @@
 #elif defined(NMP_RVV)
 #define NMP_LEVEL "rvv"
 #define NMP_LEVEL_KERNELS NMP_PORTABLE_KERNELS(nmp_), NMP_RVV_KERNELS
-#elif defined(NMP_RV32)
-#define NMP_LEVEL "rv32"
-#define NMP_LEVEL_KERNELS NMP_PORTABLE_KERNELS(nmp_), NMP_RV32_KERNELS
+#elif defined(NMP_PLAIN32)
+#define NMP_LEVEL "plain32"
+#define NMP_LEVEL_KERNELS NMP_PORTABLE_KERNELS(nmp_), NMP_PLAIN32_KERNELS
 #else
 #define NMP_LEVEL_KERNELS NMP_PORTABLE_KERNELS(nmp_)
 #endif

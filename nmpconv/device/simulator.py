@@ -37,7 +37,12 @@ class Machine:
 
 ARM = ("qemu-system-arm", "qemu-system-arm")
 MACHINES = {
-    **{name: Machine(ARM[0], ("-M", name), ARM[1], 6) for name in ("mps2-an386", "mps2-an500", "mps3-an547")},
+    **{
+        name: Machine(ARM[0], ("-M", name), ARM[1], 6)
+        for name in ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547")
+    },
+    # No machine of QEMU has a Cortex-M0+ and room for a model: a Cortex-M3 runs its code, too.
+    "mps2-an385-m0plus": Machine(ARM[0], ("-M", "mps2-an385"), ARM[1], 6),
     "rv32": Machine("qemu-system-riscv32", ("-M", "virt", "-bios", "none"), "qemu-system-misc", 0),
 }
 # The board whose instructions are those of a target (`nmpconv.runtime.targets`).

@@ -14,7 +14,7 @@ from proofs.statements.kernels import array
 from proofs.statements.rounding import floor_of
 from proofs.translate import Translation
 
-PACK, RV32 = "conv/gemm/panel.c", "arch/rv32/kernels_rv32.c"
+PACK, PLAIN32 = "conv/gemm/panel.c", "arch/plain32/kernels_plain32.c"
 INTEGERS = z3.IntSort()
 
 
@@ -173,25 +173,27 @@ def sums_start_at_bias(proof: Proof) -> None:
 
 
 @statement(
-    "RV32's ends of sums of up to 131071 products of int8 are rsh(sum, shift) + bias, clipped, for any shift, bias",
-    RV32,
-    "nmp_rv32_scale_32to8",
-    "nmp_rv32_scale_32to16",
+    "plain32's ends of sums of up to 131071 products of int8 are rsh(sum, shift) + bias, clipped, for any shift, bias",
+    PLAIN32,
+    "nmp_plain32_scale_32to8",
+    "nmp_plain32_scale_32to16",
 )
 def sums_end_in_words(proof: Proof) -> None:
     for bits in (8, 16):
-        ends_of(proof, f"nmp_rv32_scale_32to{bits}", IntType(bits, True), INT32, RV32)
+        ends_of(proof, f"nmp_plain32_scale_32to{bits}", IntType(bits, True), INT32, PLAIN32)
 
 
 @statement(
-    "RV32's ends of sums of up to 131071 products of int16 are rsh(sum, shift) + bias, clipped",
-    "arch/rv32/kernels_rv32_wide.c",
-    "nmp_rv32_scale_64to8",
-    "nmp_rv32_scale_64to16",
+    "plain32's ends of sums of up to 131071 products of int16 are rsh(sum, shift) + bias, clipped",
+    "arch/plain32/kernels_plain32_wide.c",
+    "nmp_plain32_scale_64to8",
+    "nmp_plain32_scale_64to16",
 )
 def long_sums_end(proof: Proof) -> None:
     for bits in (8, 16):
-        ends_of(proof, f"nmp_rv32_scale_64to{bits}", IntType(bits, True), INT64, "arch/rv32/kernels_rv32_wide.c")
+        ends_of(
+            proof, f"nmp_plain32_scale_64to{bits}", IntType(bits, True), INT64, "arch/plain32/kernels_plain32_wide.c"
+        )
 
 
 def ends_of(proof: Proof, name: str, y: IntType, of: IntType, path: str) -> None:
@@ -227,7 +229,7 @@ def ends_of(proof: Proof, name: str, y: IntType, of: IntType, path: str) -> None
 @statement(
     "products of int16 in two sums: -(high * 2^16 + low) is the exact sum of any number of them, and low never leaves "
     "32 bits",
-    "arch/rv32/kernels_rv32_wide.c",
+    "arch/plain32/kernels_plain32_wide.c",
     "gemm_16x16_four",
 )
 def products_in_two_sums(proof: Proof) -> None:

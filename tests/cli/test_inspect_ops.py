@@ -181,7 +181,7 @@ def test_memory_of_models_in_turns(cli) -> None:
     found = cli("inspect", *names, "--memory", "--target", "rv32", "--json").json
     assert found["models"] == names
     (rv32,) = found["together"]
-    assert rv32["target"] == "rv32" and rv32["interpreter"] == [26, 42]
+    assert rv32["target"] == "rv32" and rv32["interpreter"] == [17, 42]
     assert [one["arena_bytes"] for one in rv32["models"]] == [row["arena"] for row in apart]
     assert rv32["arena_bytes"] == max(row["arena"] for row in apart)
     assert rv32["apart_bytes"] == sum(row["arena"] for row in apart)

@@ -96,7 +96,7 @@ def by_hand(firmware: Path, board: str, monitor: str = "none") -> Iterator[tuple
 
 
 @pytest.mark.parametrize(
-    ("board", "bits"), [*((board, "8") for board in simulator.MACHINES), *((b, "16") for b in sorted(set(ALONE)))]
+    ("board", "bits"), [*((board, "8") for board in TARGETS), *((b, "16") for b in sorted(set(ALONE)))]
 )
 @pytest.mark.parametrize("net", NETS)
 def test_bench_on_simulated_boards(

@@ -57,8 +57,8 @@ def wrong(compile_: Sequence[str], files: Sequence[Path], folder: Path) -> list[
 def test_code_of_architectures_compiles(
     cpu: str, compiler: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
-    family = "rv32" if cpu == "rv32" else "cortex_m"
-    parts = [f"arch/{family}"] + ["kernels"] * (cpu in ("M0+", "M3"))
+    family = "plain32" if cpu in ("M0+", "M3", "rv32") else "cortex_m"
+    parts = [f"arch/{family}"]
     common = [*command(compiler, cpu, need_tool), "-std=c99", *WARNINGS, *includes(root)]
     said = {name: wrong([*common, *level], sources(root, *parts), tmp_path) for name, level in LEVELS.items()}
     assert said == {name: [] for name in LEVELS}

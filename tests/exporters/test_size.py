@@ -19,6 +19,7 @@ from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime.targets import INTERPRETER, needs_portable
 
 FLASH = 20480  # bytes of the runtime for one net on a Cortex-M4
+FC_ON_M0PLUS = 506689  # instructions of CMSIS-NN's plain C for 640 x 128
 AD_ON_M55 = 55800  # instructions, 10 % below CMSIS-NN's
 FINE, NOT_BUILT = "0", "41"
 Make = Callable[..., Path]
@@ -62,6 +63,16 @@ def test_instructions_of_small_layers(zoo: Path, tmp_path: Path, measured: Calla
     result, _ = converted(zoo, "mlperf_ad_autoencoder", "8", tmp_path, widths="strict")
     (tmp_path / "net.nmp").write_bytes(result.data)
     assert measured("mps3-an547", tmp_path / "net.nmp").instructions < AD_ON_M55
+
+
+def test_instructions_of_a_row_on_m0plus(tmp_path: Path, measured: Callable[..., object]) -> None:
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 640, quant=nets.grid(8, 0))
+    net.const("w", np.arange(128 * 640).reshape(128, 640) % 255 - 127, nets.grid(8, 0))
+    net.const("b", np.arange(128), nets.grid(8, 0))
+    net.op("fully_connected", "x w b", "y")
+    (tmp_path / "row.nmp").write_bytes(to_bytes(plan_memory.run(net.graph("y")), {}))
+    assert measured("mps2-an385-m0plus", tmp_path / "row.nmp").instructions < FC_ON_M0PLUS
 
 
 @pytest.fixture(scope="module")

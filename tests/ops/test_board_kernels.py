@@ -12,7 +12,14 @@ from board_programs import output
 from nmpconv.device.simulator import MACHINES
 
 PROGRAMS = ("check_kernels", "board_convs")
-LEVELS = {"mps2-an386": "dsp", "mps2-an500": "dsp", "mps3-an547": "mve", "rv32": "rv32"}
+LEVELS = {
+    "mps2-an385": "plain32",
+    "mps2-an385-m0plus": "plain32",
+    "mps2-an386": "dsp",
+    "mps2-an500": "dsp",
+    "mps3-an547": "mve",
+    "rv32": "plain32",
+}
 
 
 @pytest.mark.slow

@@ -9,6 +9,8 @@
 #define NVIC_ISER(n) REG(0xE000E100 + 4 * (n))
 #define NVIC_ICER(n) REG(0xE000E180 + 4 * (n))
 #define UART_IRQ_BIT (1u << (UART_RX_IRQ % 32))
+#define CCR REG(0xE000ED14)
+#define UNALIGN_TRP 8u
 #define CPACR REG(0xE000ED88)
 #define DEMCR REG(0xE000EDFC)
 #define DWT_CTRL REG(0xE0001000)
@@ -65,6 +67,9 @@ void reset_handler(void) {
   for (uint32_t *to = __bss_start; to < __bss_end;) {
     *to++ = 0;
   }
+#if __ARM_ARCH_ISA_THUMB == 1
+  CCR |= UNALIGN_TRP; /* as it always is on a Cortex-M0+, also where another CPU runs its instructions */
+#endif
   CPACR |= 0xFu << 20; /* the coprocessors that compilers may use */
   __asm volatile("dsb\n isb");
   main();

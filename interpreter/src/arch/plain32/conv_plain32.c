@@ -1,14 +1,14 @@
-/* Matrix products in blocks of four pixels and two channels (conv_rv32_blocks.c), whose patches are gathered side by
+/* Matrix products in blocks of four pixels and two channels (conv_plain32_blocks.c), whose patches are gathered side by
  * side into the scratch. Depthwise 3x3 has a way of its own
- * (conv_rv32_depthwise.c); other depthwise convolutions and fewer than four pixels are left to the portable way.
+ * (conv_plain32_depthwise.c); other depthwise convolutions and fewer than four pixels are left to the portable way.
  */
-#include "arch/rv32/conv_rv32.h"
+#include "arch/plain32/conv_plain32.h"
 
-#ifdef NMP_RV32
+#ifdef NMP_PLAIN32
 
 #include "conv/patch.h"
 
-#define PIXELS NMP_RV32_PIXELS
+#define PIXELS NMP_PLAIN32_PIXELS
 
 /* Whether four neighbouring weights that begin at a multiple of four are at most `limit` in all, wherever they are. */
 #define LIGHT(name, W)                                                                               \
@@ -28,13 +28,13 @@ LIGHT(light_16, int16_t)
 
 /* 255 * 128 is less than 2^15; 65533 * 2^15 is less than 2^31 by more than 16 bits. */
 static int is_light(const nmp_conv *c, size_t channel) {
-  return c->w_wide ? light_16((const int16_t *)c->w + channel * c->k, c->k, 65533)
-                   : light_8((const int8_t *)c->w + channel * c->k, c->k, 255);
+  return nmp_w_wide(c) ? light_16((const int16_t *)c->w + channel * c->k, c->k, 65533)
+                       : light_8((const int8_t *)c->w + channel * c->k, c->k, 255);
 }
 
 static void look_at_weights(const nmp_conv *c, uint8_t *by_fours) {
-  const size_t channels = nmp_rv32_out_per_group(c);
-  for (size_t group = 0; group < c->groups && nmp_rv32_flags(c); group++) {
+  const size_t channels = nmp_plain32_out_per_group(c);
+  for (size_t group = 0; group < c->groups && nmp_plain32_flags(c); group++) {
     for (size_t i = 0; i < channels; i += 2) {
       const size_t channel = group * channels + i;
       *by_fours++ = (uint8_t)(is_light(c, channel) && (i + 1 == channels || is_light(c, channel + 1)));
@@ -61,10 +61,10 @@ typedef struct cursor {
 static void emit(const nmp_conv *c, cursor *t, const uint8_t *x, size_t n) {
   const int8_t *narrow = (const int8_t *)x;
   const int16_t *wide = (const int16_t *)(const void *)x;
-  if (c->x_wide) {
+  if (nmp_x_wide(c)) {
     EMIT(int16_t, PIXELS) *to = *wide++;
     EMITTED
-  } else if (c->w_wide) {
+  } else if (nmp_w_wide(c)) {
     EMIT(int8_t, PIXELS) *to = *narrow++;
     EMITTED
   } else if (t->second) {
@@ -77,10 +77,10 @@ static void emit(const nmp_conv *c, cursor *t, const uint8_t *x, size_t n) {
 }
 
 static void emit_zeros(const nmp_conv *c, cursor *t, size_t n) {
-  if (c->x_wide) {
+  if (nmp_x_wide(c)) {
     EMIT(int16_t, PIXELS) *to = 0;
     EMITTED
-  } else if (c->w_wide) {
+  } else if (nmp_w_wide(c)) {
     EMIT(int8_t, PIXELS) *to = 0;
     EMITTED
   } else if (t->second) {
@@ -116,8 +116,8 @@ static void gather(const nmp_conv *c, nmp_place at, size_t group, cursor t) {
 /* Pixels that are not there are copies of the last one. */
 static void gather_all(const nmp_conv *c, size_t pixel, size_t pixels, size_t group, uint8_t *patches) {
   for (size_t p = 0; p < PIXELS; p++) {
-    const int paired = !nmp_rv32_is_wide(c);
-    const size_t place = paired ? p / 2 * sizeof(int32_t) : p << c->x_wide;
+    const int paired = !nmp_plain32_is_wide(c);
+    const size_t place = paired ? p / 2 * sizeof(int32_t) : p << nmp_x_wide(c);
     const cursor t = {.to = patches + place, .second = paired && p % 2};
     gather(c, nmp_locate(c, pixel + (p < pixels ? p : pixels - 1)), group, t);
   }
@@ -125,15 +125,16 @@ static void gather_all(const nmp_conv *c, size_t pixel, size_t pixels, size_t gr
 
 static void run_channels(const nmp_conv *c, const uint8_t *patches, const uint8_t *by_fours, size_t pixel,
                          size_t pixels, size_t group) {
-  nmp_channels_rv32 *compute = c->x_wide   ? c->w_wide ? nmp_conv_rv32_16x16 : nmp_conv_rv32_16x8
-                               : c->w_wide ? nmp_conv_rv32_8x16
-                                           : nmp_conv_rv32_8x8;
-  const size_t channels = nmp_rv32_out_per_group(c), first = group * channels;
-  compute(c, patches, by_fours ? by_fours + group * nmp_rv32_pairs(c) : NULL, pixel, pixels, first, first + channels);
+  nmp_channels_plain32 *compute = nmp_x_wide(c)   ? nmp_w_wide(c) ? nmp_conv_plain32_16x16 : nmp_conv_plain32_16x8
+                                  : nmp_w_wide(c) ? nmp_conv_plain32_8x16
+                                                  : nmp_conv_plain32_8x8;
+  const size_t channels = nmp_plain32_out_per_group(c), first = group * channels;
+  compute(c, patches, by_fours ? by_fours + group * nmp_plain32_pairs(c) : NULL, pixel, pixels, first,
+          first + channels);
 }
 
-static void rv32_run(const nmp_conv *c, size_t task, size_t tasks) {
-  uint8_t *patches = c->scratch, *by_fours = nmp_rv32_flags(c) ? patches + nmp_rv32_patches_bytes(c) : NULL;
+static void plain32_run(const nmp_conv *c, size_t task, size_t tasks) {
+  uint8_t *patches = c->scratch, *by_fours = nmp_plain32_flags(c) ? patches + nmp_plain32_patches_bytes(c) : NULL;
   const size_t all = nmp_conv_pixels(c);
   (void)task;
   (void)tasks;
@@ -147,10 +148,10 @@ static void rv32_run(const nmp_conv *c, size_t task, size_t tasks) {
   }
 }
 
-const nmp_conv_kernel *nmp_conv_rv32(const nmp_conv *c) {
-  static const nmp_conv_kernel rv32 = {.scratch = nmp_rv32_blocks_scratch, .run = rv32_run};
-  const nmp_conv_kernel *depthwise = nmp_conv_rv32_depthwise(c);
-  return depthwise ? depthwise : nmp_rv32_is_blocks(c) ? &rv32 : nmp_conv_portable(c);
+const nmp_conv_kernel *nmp_conv_plain32(const nmp_conv *c) {
+  static const nmp_conv_kernel plain32 = {.scratch = nmp_plain32_blocks_scratch, .run = plain32_run};
+  const nmp_conv_kernel *depthwise = nmp_conv_plain32_depthwise(c);
+  return depthwise ? depthwise : nmp_plain32_is_blocks(c) ? &plain32 : nmp_conv_portable(c);
 }
 
 #endif

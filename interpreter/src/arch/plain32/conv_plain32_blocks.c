@@ -6,10 +6,10 @@
  * 2. One factor int16 or both: a sum's low word holds a group of products, and keeps 16 bits of it; the rest is added
  * to the high word. Sums are negated: -2^31 + 65535 to 2^31 - 1 is what two products of int16 can make of the low word.
  */
-#include "arch/rv32/conv_rv32.h"
+#include "arch/plain32/conv_plain32.h"
 #include "base/fixed.h"
 
-#ifdef NMP_RV32
+#ifdef NMP_PLAIN32
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -23,6 +23,56 @@ typedef struct sums {
 
 #define OFFSET 32767u
 
+#define FIRST(both, second) (int32_t)(both - ((uint32_t)second << 16))
+
+#ifdef __arm__
+/* Sums lie in the high registers of a Cortex-M0, which can be added to and do little else. */
+#if defined(__ARM_ARCH_ISA_THUMB) && __ARM_ARCH_ISA_THUMB == 1
+#define ADD_TO(sum, value) __asm__("add %0, %1" : "+h"(sum) : "l"(value))
+#else
+#define ADD_TO(sum, value) sum += value
+#endif
+
+/* One channel after the other: thirteen registers hold its sums of four pixels, not those of two channels. A group
+ * starts at what is added to it, which the sums of both pixels have in the end as often as there are groups.
+ */
+#define STEP_8X8(i, SET)                                                   \
+  {                                                                        \
+    const uint32_t u = (uint32_t)w[i], p = x[2 * (i)], q = x[2 * (i) + 1]; \
+    a SET p *u, b SET q *u;                                                \
+  }
+#define PUT_BOTH(t, both, second) \
+  ADD_TO(both, t);                \
+  ADD_TO(second, (int32_t)t >> 16);
+#define START_8X8 a = b = OFFSET;
+#define END_8X8 PUT_BOTH(a, a_both, a_second) PUT_BOTH(b, b_both, b_second)
+
+/* Rounds of four products in so many groups. */
+#define BLOCK_8X8(name, GROUPS, STEPS)                                                                       \
+  static __attribute__((noinline)) void name##_one(sums *to, const uint32_t *x, const int8_t *w, size_t k) { \
+    const int8_t *const last = w + k, *end = last - k % 4;                                                   \
+    uint32_t a, b, a_both = 0 - (k / 4 * (GROUPS) + k % 4) * OFFSET, b_both = a_both;                        \
+    int32_t a_second = 0, b_second = 0;                                                                      \
+    for (; w < end; x += 8, w += 4) {                                                                        \
+      START_8X8 STEPS END_8X8                                                                                \
+    }                                                                                                        \
+    for (; w < last; x += 2, w++) {                                                                          \
+      START_8X8 STEP_8X8(0, +=) END_8X8                                                                      \
+    }                                                                                                        \
+    to->low[0] = FIRST(a_both, a_second);                                                                    \
+    to->low[1] = -a_second;                                                                                  \
+    to->low[2] = FIRST(b_both, b_second);                                                                    \
+    to->low[3] = -b_second;                                                                                  \
+  }                                                                                                          \
+  INLINE void name(sums to[2], const uint32_t *x, const int8_t *w0, const int8_t *w1, size_t k) {            \
+    name##_one(&to[0], x, w0, k);                                                                            \
+    name##_one(&to[1], x, w1, k);                                                                            \
+  }
+
+BLOCK_8X8(block_8x8_pairs, 2, STEP_8X8(0, +=) STEP_8X8(1, +=) END_8X8 START_8X8 STEP_8X8(2, +=) STEP_8X8(3, +=))
+BLOCK_8X8(block_8x8_fours, 1,
+          STEP_8X8(0, +=) IN_ORDER STEP_8X8(1, +=) IN_ORDER STEP_8X8(2, +=) IN_ORDER STEP_8X8(3, +=))
+#else
 /* What a group adds to the sums of two pixels and a channel. */
 #define PUT_PAIR(t, both, second) both += t, second += (int32_t)(t + OFFSET) >> 16;
 
@@ -34,7 +84,6 @@ typedef struct sums {
 #define END_8X8                 \
   PUT_PAIR(a, a_both, a_second) \
   PUT_PAIR(b, b_both, b_second) PUT_PAIR(c, c_both, c_second) PUT_PAIR(d, d_both, d_second)
-#define FIRST(both, second) (int32_t)(both - ((uint32_t)second << 16))
 
 /* Sums of two channels. `grouped` of the k products are added up in groups, what is left one by one. */
 #define BLOCK_8X8(name, GROUP, STEPS)                                                              \
@@ -54,6 +103,7 @@ typedef struct sums {
 
 BLOCK_8X8(block_8x8_pairs, 2, STEP_8X8(0, =) STEP_8X8(1, +=))
 BLOCK_8X8(block_8x8_fours, 4, STEP_8X8(0, =) IN_ORDER STEP_8X8(1, +=) IN_ORDER STEP_8X8(2, +=) IN_ORDER STEP_8X8(3, +=))
+#endif
 
 #define STEP_WIDE(i)                                                        \
   {                                                                         \
@@ -114,7 +164,7 @@ BLOCK_WIDE(block_8x16, int8_t, int16_t, FOUR_STEPS, 4, 64)
     }                                  \
   }
 #define STORE_EITHER(VALUE) \
-  if (c->y_wide) {          \
+  if (nmp_y_wide(c)) {      \
     STORE(int16_t, VALUE)   \
   } else {                  \
     STORE(int8_t, VALUE)    \
@@ -135,11 +185,11 @@ INLINE void end(const nmp_conv *c, const sums *s, int wide, size_t channel, size
   const int shift = nmp_conv_shift(c, channel);
   const int32_t bias = nmp_conv_bias(c, channel), lo = c->lo, hi = c->hi;
   const size_t step = c->out;
-  if (!(wide ? nmp_conv_rv32_fits_16(shift, bias, c->k) : nmp_conv_rv32_fits_8(shift, bias))) {
+  if (!(wide ? nmp_conv_plain32_fits_16(shift, bias, c->k) : nmp_conv_plain32_fits_8(shift, bias))) {
     end_exactly(c, *s, wide, channel, pixels, y);
   } else if (wide) {
-    const nmp_end_rv32 e = nmp_conv_rv32_end(shift, bias);
-#define WIDE(i) nmp_conv_rv32_end_16(e, s->low[i], s->high[i])
+    const nmp_end_plain32 e = nmp_conv_plain32_end(shift, bias);
+#define WIDE(i) nmp_conv_plain32_end_16(e, s->low[i], s->high[i])
     STORE_EITHER(WIDE)
   } else {
     const int32_t start = bias * (1 << shift) + (1 << (shift - 1));
@@ -152,8 +202,8 @@ INLINE void end(const nmp_conv *c, const sums *s, int wide, size_t channel, size
   void name(const nmp_conv *c, const void *patches, const uint8_t *by_fours, size_t pixel, size_t pixels, \
             size_t first, size_t last) {                                                                  \
     const W *w = (const W *)c->w + first * c->k;                                                          \
-    uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + first) << c->y_wide);                               \
-    for (size_t channel = first; channel < last; channel += 2, w += 2 * c->k, y += 2 << c->y_wide) {      \
+    uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + first) << nmp_y_wide(c));                           \
+    for (size_t channel = first; channel < last; channel += 2, w += 2 * c->k, y += 2 << nmp_y_wide(c)) {  \
       const size_t two = channel + 1 < last;                                                              \
       const W *second = two ? w + c->k : w;                                                               \
       sums s[2];                                                                                          \
@@ -163,14 +213,14 @@ INLINE void end(const nmp_conv *c, const sums *s, int wide, size_t channel, size
         PAIRS(s, (const X *)patches, w, second, c->k);                                                    \
       }                                                                                                   \
       for (size_t i = 0; i <= two; i++) {                                                                 \
-        end(c, &s[i], WIDE_SUMS, channel + i, pixels, y + (i << c->y_wide));                              \
+        end(c, &s[i], WIDE_SUMS, channel + i, pixels, y + (i << nmp_y_wide(c)));                          \
       }                                                                                                   \
     }                                                                                                     \
   }
 
-CHANNELS(nmp_conv_rv32_8x8, uint32_t, int8_t, 0, 1, block_8x8_pairs, block_8x8_fours)
-CHANNELS(nmp_conv_rv32_16x16, int16_t, int16_t, 1, 1, block_16x16_pairs, block_16x16_fours)
-CHANNELS(nmp_conv_rv32_16x8, int16_t, int8_t, 1, 0, block_16x8, block_16x8)
-CHANNELS(nmp_conv_rv32_8x16, int8_t, int16_t, 1, 0, block_8x16, block_8x16)
+CHANNELS(nmp_conv_plain32_8x8, uint32_t, int8_t, 0, 1, block_8x8_pairs, block_8x8_fours)
+CHANNELS(nmp_conv_plain32_16x16, int16_t, int16_t, 1, 1, block_16x16_pairs, block_16x16_fours)
+CHANNELS(nmp_conv_plain32_16x8, int16_t, int8_t, 1, 0, block_16x8, block_16x8)
+CHANNELS(nmp_conv_plain32_8x16, int8_t, int16_t, 1, 0, block_8x16, block_8x16)
 
 #endif

@@ -1,11 +1,11 @@
-/* Rows of products with a factor of int16, and their ends, on a plain 32-bit RISC-V. */
-#include "arch/rv32/level.h"
+/* Rows of products with a factor of int16, and their ends, on a plain 32-bit CPU. */
+#include "arch/plain32/level.h"
 #include "base/fixed.h"
 
-#ifdef NMP_RV32
+#ifdef NMP_PLAIN32
 
-/* The low words of negated sums hold a group of products (conv_rv32_blocks.c): two of int16 always fit, or 256 of int16
- * and int8.
+/* The low words of negated sums hold a group of products (conv_plain32_blocks.c): two of int16 always fit, or 256 of
+ * int16 and int8.
  */
 #define STEP(i)                                                     \
   {                                                                 \
@@ -37,7 +37,7 @@
     }                                                                                                              \
     sums[0] = SUM(a, a_high), sums[1] = SUM(b, b_high), sums[2] = SUM(c, c_high), sums[3] = SUM(d, d_high);        \
   }                                                                                                                \
-  NMP_GEMM(nmp_rv32_##name) {                                                                                      \
+  NMP_GEMM(nmp_plain32_##name) {                                                                                   \
     int64_t *out = sums, four[4];                                                                                  \
     for (size_t r = 0; r < rows; r++, out += channels) {                                                           \
       const X *xs = (const X *)x + r * x_stride;                                                                   \
@@ -58,7 +58,7 @@ GEMM(gemm_16x16, int16_t, int16_t, 1, PUT_ALL)
 
 /* From a shift of 18 on, the lowest 17 bits of a sum only round down, and the others are an int32. */
 #define SCALE(name, Y)                                                                   \
-  NMP_SCALE(nmp_rv32_##name) {                                                           \
+  NMP_SCALE(nmp_plain32_##name) {                                                        \
     for (size_t c = 0; c < channels; c++) {                                              \
       const int64_t *acc = (const int64_t *)sums + c;                                    \
       const int32_t b = bias[c];                                                         \

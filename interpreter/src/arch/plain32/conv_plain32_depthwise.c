@@ -5,15 +5,15 @@
  *
  * Lines of padding above or below have weights of zero. What they add is in the sums from the start; what a column of
  * padding adds is known, too. It is the same in all lines with as many pixels above and below. Sums of int8 products
- * start at what their end adds to them; those of int16 products are negated, in two words as in conv_rv32_blocks.c.
+ * start at what their end adds to them; those of int16 products are negated, in two words as in conv_plain32_blocks.c.
  */
-#include "arch/rv32/conv_rv32.h"
+#include "arch/plain32/conv_plain32.h"
 #include "conv/patch.h"
 
-#ifdef NMP_RV32
+#ifdef NMP_PLAIN32
 
 #define INLINE static inline __attribute__((always_inline))
-#define TAPS NMP_RV32_TAPS
+#define TAPS NMP_PLAIN32_TAPS
 
 /* INT16_HEAVY: three products may be too much for an int32. */
 enum kind { INT8, INT16, INT16_HEAVY };
@@ -26,7 +26,7 @@ typedef struct channel {
   int32_t w[TAPS]; /* zero in lines of padding */
   enum kind kind;
   int32_t lo, hi;
-  nmp_end_rv32 end;
+  nmp_end_plain32 end;
   sum start;      /* what the end of int8 sums adds, so that they only have to be shifted then; lines of padding */
   sum columns[3]; /* what each column adds where it is padding */
   int32_t all[TAPS], all_start, pad; /* w and start where all lines are pixels; what padding holds */
@@ -65,7 +65,7 @@ INLINE sum plus(sum s, sum t, enum kind kind) {
 }
 
 INLINE void store(const channel *ch, uint8_t *y, sum s, enum kind kind) {
-  const int32_t v = kind ? nmp_conv_rv32_end_16(ch->end, s.low, s.high) : s.low >> ch->end.shift;
+  const int32_t v = kind ? nmp_conv_plain32_end_16(ch->end, s.low, s.high) : s.low >> ch->end.shift;
   const int32_t clipped = v < ch->lo ? ch->lo : v > ch->hi ? ch->hi : v;
   if (kind) {
     *(int16_t *)(void *)y = (int16_t)clipped;
@@ -164,7 +164,7 @@ typedef void run_line_fn(const line *l);
 
 static int32_t weight(const nmp_conv *c, size_t channel, size_t tap) {
   const size_t at = channel * TAPS + tap;
-  return c->w_wide ? ((const int16_t *)c->w)[at] : ((const int8_t *)c->w)[at];
+  return nmp_w_wide(c) ? ((const int16_t *)c->w)[at] : ((const int8_t *)c->w)[at];
 }
 
 static int32_t size_of(int32_t w) {
@@ -184,12 +184,12 @@ static channel channel_of(const nmp_conv *c, size_t i) {
   const int shift = nmp_conv_shift(c, i);
   const int32_t bias = nmp_conv_bias(c, i);
   channel ch;
-  ch.kind = !c->x_wide ? INT8 : is_light(c, i) ? INT16 : INT16_HEAVY;
+  ch.kind = !nmp_x_wide(c) ? INT8 : is_light(c, i) ? INT16 : INT16_HEAVY;
   ch.lo = c->lo;
   ch.hi = c->hi;
-  ch.end = c->x_wide ? nmp_conv_rv32_end(shift, bias) : (nmp_end_rv32){.shift = shift};
+  ch.end = nmp_x_wide(c) ? nmp_conv_plain32_end(shift, bias) : (nmp_end_plain32){.shift = shift};
   ch.columns[0] = ch.columns[1] = ch.columns[2] = (sum){0, 0};
-  ch.all_start = c->x_wide ? 0 : bias * (1 << shift) + (1 << (shift - 1));
+  ch.all_start = nmp_x_wide(c) ? 0 : bias * (1 << shift) + (1 << (shift - 1));
   for (size_t t = 0; t < TAPS; t++) {
     ch.all[t] = weight(c, i, t);
   }
@@ -240,23 +240,23 @@ static void run_image(const nmp_conv *c, channel *ch, const uint8_t *x, line *l)
   }
 }
 
-static void rv32_depthwise_run(const nmp_conv *c, size_t task, size_t tasks) {
-  const size_t pixel = (size_t)c->in << c->x_wide, image = (size_t)c->v.in * (size_t)c->h.in * pixel;
+static void plain32_depthwise_run(const nmp_conv *c, size_t task, size_t tasks) {
+  const size_t pixel = (size_t)c->in << nmp_x_wide(c), image = (size_t)c->v.in * (size_t)c->h.in * pixel;
   (void)task;
   (void)tasks;
   for (size_t i = 0; i < c->out; i++) {
     channel ch = channel_of(c, i);
-    const uint8_t *x = (const uint8_t *)c->x + (i << c->x_wide);
-    line l = {.h = &c->h, .channel = &ch, .y = (uint8_t *)c->y + (i << c->y_wide), .pixel = pixel};
+    const uint8_t *x = (const uint8_t *)c->x + (i << nmp_x_wide(c));
+    line l = {.h = &c->h, .channel = &ch, .y = (uint8_t *)c->y + (i << nmp_y_wide(c)), .pixel = pixel};
     for (size_t n = 0; n < c->images; n++, x += image) {
       run_image(c, &ch, x, &l);
     }
   }
 }
 
-const nmp_conv_kernel *nmp_conv_rv32_depthwise(const nmp_conv *c) {
-  static const nmp_conv_kernel depthwise = {.run = rv32_depthwise_run};
-  return nmp_rv32_is_three_by_three(c) ? &depthwise : NULL;
+const nmp_conv_kernel *nmp_conv_plain32_depthwise(const nmp_conv *c) {
+  static const nmp_conv_kernel depthwise = {.run = plain32_depthwise_run};
+  return nmp_plain32_is_three_by_three(c) ? &depthwise : NULL;
 }
 
 #endif

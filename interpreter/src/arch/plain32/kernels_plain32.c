@@ -1,10 +1,11 @@
-/* The kernels that a plain 32-bit RISC-V does better in another shape: blocks of sums that stay in its 31 registers,
- * loops that are unrolled as addresses have immediate offsets, and results in 32 bits.
+/* The kernels that a plain 32-bit CPU does better in another shape: blocks of sums that stay in its registers, loops
+ * that are unrolled as addresses have immediate offsets, and results in 32 bits.
  */
-#include "arch/rv32/level.h"
+#include "arch/plain32/level.h"
 #include "base/fixed.h"
+#include "base/isa.h"
 
-#ifdef NMP_RV32
+#ifdef NMP_PLAIN32
 
 /* Four steps in a round, so that loads have immediate offsets from pointers that move once. Between steps the loads
  * stay in order: all at once they would not fit the registers. A call keeps the registers of outer loops out.
@@ -45,6 +46,37 @@ CALLED void four_by_two(int32_t *sums, size_t channels, const int8_t *x, size_t 
   sums[1] = h;
 }
 
+#if defined(__ARM_ARCH_ISA_THUMB) && __ARM_ARCH_ISA_THUMB == 1
+/* Sums of one row and two channels: a Cortex-M0 has eight registers for them. Its loads of int8 have no immediate
+ * offset, so all three addresses move by one register, which NMP_KEEP keeps one.
+ */
+CALLED void one_by_two(int32_t *sums, const int8_t *x, const int8_t *w0, const int8_t *w1, size_t k) {
+  const int8_t *x_end = x + k, *end0 = w0 + k, *end1 = w1 + k;
+  ptrdiff_t i = -(ptrdiff_t)k;
+  int32_t a = 0, b = 0;
+#define STEP                            \
+  {                                     \
+    const int32_t p = x_end[i];         \
+    a += p * end0[i], b += p * end1[i]; \
+    i++;                                \
+    NMP_KEEP("+l", i);                  \
+  }
+  while (i <= -4) {
+    STEP STEP STEP STEP
+  }
+  while (i < 0) {
+    STEP
+  }
+#undef STEP
+  sums[0] = a;
+  sums[1] = b;
+}
+
+static void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {
+  one_by_two(sums, x, w, w + k, k);
+  one_by_two(sums + 2, x, w + 2 * k, w + 3 * k, k);
+}
+#else
 /* Sums of one row and four channels. */
 CALLED void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {
   const int8_t *w0 = w, *w1 = w0 + k, *w2 = w1 + k, *w3 = w2 + k;
@@ -63,6 +95,7 @@ CALLED void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t 
   sums[2] = c;
   sums[3] = d;
 }
+#endif
 
 static int32_t one_by_one(const int8_t *x, const int8_t *w, size_t k) {
   int32_t a = 0;
@@ -72,7 +105,7 @@ static int32_t one_by_one(const int8_t *x, const int8_t *w, size_t k) {
   return a;
 }
 
-NMP_GEMM(nmp_rv32_gemm_8x8) {
+NMP_GEMM(nmp_plain32_gemm_8x8) {
   const int8_t *xs = x, *ws = w;
   int32_t *out = sums;
   for (; rows >= 4; rows -= 4, xs += 4 * x_stride, out += 4 * channels) {
@@ -109,7 +142,7 @@ CALLED void eight_channels(int32_t *sums, const void *const *x, size_t c, const 
   }
 }
 
-NMP_DEPTHWISE(nmp_rv32_depthwise_8x8) {
+NMP_DEPTHWISE(nmp_plain32_depthwise_8x8) {
   const int8_t *ws = w;
   int32_t *out = sums;
   size_t c = 0;
@@ -143,12 +176,12 @@ NMP_DEPTHWISE(nmp_rv32_depthwise_8x8) {
     }                                                                       \
   }
 
-SCALE(nmp_rv32_scale_32to8, int8_t)
-SCALE(nmp_rv32_scale_32to16, int16_t)
+SCALE(nmp_plain32_scale_32to8, int8_t)
+SCALE(nmp_plain32_scale_32to16, int16_t)
 
 /* Both operands are rows, and their sum fits 32 bits: one of the shifts is 0. */
 #define ADD(name, X, MOST)                                                                                       \
-  NMP_ADD(nmp_rv32_##name) {                                                                                     \
+  NMP_ADD(nmp_plain32_##name) {                                                                                  \
     const X *as = a, *bs = b;                                                                                    \
     X *ys = y;                                                                                                   \
     const int32_t lo = how->lo, hi = how->hi, p = 1 << how->a_shift, q = 1 << how->b_shift;                      \
