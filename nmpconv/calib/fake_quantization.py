@@ -17,6 +17,7 @@ from nmpconv.ir import Graph
 
 POSITIONS = 16  # of a plane, from which on a mean over it is the channel's and not the value's
 PREFIX = "nmpconv/"  # of what is added to the graph
+NODES_MANY = 10_000  # from which on onnxruntime takes longer to optimize them than to run them
 BATCH_ELEMENTS = 1 << 22  # of the largest tensor, up to which images run together
 
 
@@ -49,7 +50,8 @@ class Switched:
         read = {value.name for value in proto.graph.input}
         by_name = {name: self._ports[switch] for name, switch in switch_of.items()}
         _add_switches(proto, graph, by_name, tuple(self._ports.values()), self._fetch, centred)
-        self._engine = Engine(proto, self._fetch, where=graph.name, threads=1)
+        few = len(proto.graph.node) < NODES_MANY
+        self._engine = Engine(proto, self._fetch, where=graph.name, optimize=few, threads=1)
         feeds = [{name: image[name] for name in graph.inputs if name in read} for image in images]
         self._feeds = feeds
         largest = max(value.size for value in graph.activations())

@@ -355,7 +355,9 @@ def _layer(graph: Graph, node: Node) -> Layer:
 
 
 def _lower_bound(graph: Graph) -> int:
-    """Lower bound of RAM, of tensors apart, or where some overlap: of those."""
+    """Lower bound of RAM, of tensors apart, or where some overlap: of those; 0 of a graph without places."""
+    if not peak(graph):
+        return 0
     apart = lower_bound(graph)
     return apart if peak(graph) >= apart else lower_bound(graph, bands=BANDS_MAX)
 

@@ -160,6 +160,18 @@ class Editor:
 
     def order(self) -> list[Node]:
         """The nodes, producers first, otherwise in their places."""
+        places = sorted((self._place[name], name) for name in self._nodes)
+        result, late = list[Node](), set(self._producer)
+        for _, name in places:
+            node = self._nodes[name]
+            if not late.isdisjoint(node.inputs):
+                return self._sorted()
+            late.difference_update(node.outputs)
+            result.append(node)
+        return result
+
+    def _sorted(self) -> list[Node]:
+        """`order`, where places are not enough."""
         waiting = {
             node.name: sum(name in self._producer for name in dict.fromkeys(node.inputs))
             for node in self._nodes.values()
