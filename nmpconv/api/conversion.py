@@ -75,8 +75,9 @@ def convert(keywords: Keywords) -> Converted:
     """Quantizes an ONNX model with calibration data. Nothing is written but what ``save_profile``,
     ``save_recipe``, ``journal`` and ``dump_ir`` name.
 
-    model: a path, the bytes of an ONNX file, an onnx.ModelProto, or a torch module, which is exported by calling it
-    with ``example_inputs`` (a tensor, or a tuple of them; None: the first sample of data, where that is an array).
+    model: a path, the bytes of an ONNX file, an onnx.ModelProto, a program of torch.export, or a torch module, which
+    is exported by calling it with ``example_inputs`` (a tensor, or a tuple of them; None: the first sample of data,
+    where that is an array). A path in .pt2 is a saved program: torch loads it, and may run code that it holds.
     data: calibration samples, about 100, labels are not needed: a path (a folder of images, a .csv, .txt, .npy or
     .npz), an array [n, ...] of model inputs or uint8 [n,H,W,C] of pictures, or any iterable of arrays, (array, label)
     pairs, pictures of Pillow, paths, or rows with named columns: a torch DataLoader, a dataset of Hugging Face; or a

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from nmpconv.base.files import read_file
 from nmpconv.data.images import CHANNELS
 from nmpconv.data.in_memory import WHERE, pair
 from nmpconv.errors import InputError, NmpError, UsageError
@@ -21,29 +26,37 @@ from nmpconv.runtime.ports import as_array
 
 Names = tuple[Sequence[str] | None, Sequence[str] | None]
 OPSET = 17  # that torch exports to: old enough for every exporter since torch 1.13
+OPSET_OF_PROGRAMS = 18  # the one that torch's exporter of programs translates to
+PROGRAM = ".pt2"  # a program of torch.export, saved
 
 
 @contextmanager
 def on_disk(
     model: Any, example_inputs: Any = None, data: Mapping[str, Any] | None = None, names: Names = (None, None)
 ) -> Iterator[Path]:
-    """The ONNX file of a path, of bytes, of an onnx.ModelProto or of a torch module; a temporary one but for a path.
+    """The ONNX file of a path, of bytes, of an onnx.ModelProto, of a torch module or program; a temporary one but for a
+    path. A file of torch.export is exported, too; torch may run code that it holds.
 
     example_inputs: a tensor or a tuple of them, that a torch module is called with when it is exported. data: by input,
     as of `file_argument.sources`; without example_inputs, the first sample of a module's only input is taken. names: of
     a module's inputs and outputs; None: torch's own. An error about a temporary file names the model instead. Raises
     UsageError, InputError.
     """
-    if isinstance(model, str | Path):
+    is_path = isinstance(model, str | Path)
+    if is_path and Path(model).suffix.lower() != PROGRAM:
         yield Path(model)
         return
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
-        path = Path(folder) / f"{_name(model)}.onnx"
-        _write(model, path, example_inputs, data or {}, names)
+        path = Path(folder) / (Path(model).name if is_path else f"{_name(model)}.onnx")
+        shown = str(model) if is_path else path.name
+        if is_path or hasattr(model, "graph_signature"):
+            _export_program(model, path, shown, names)
+        else:
+            _write(model, path, example_inputs, data or {}, names)
         try:
             yield path
         except NmpError as error:
-            error.where = error.where.replace(str(path), path.name)
+            error.where = error.where.replace(str(path), shown)
             raise
 
 
@@ -64,7 +77,7 @@ def _write(model: Any, path: Path, example_inputs: Any, data: Mapping[str, Any],
         _export(model, path, example_inputs, data, names)
     else:
         kind = type(model).__name__
-        allowed = "a path, bytes, an onnx.ModelProto or a torch module"
+        allowed = "a path, bytes, an onnx.ModelProto, a torch module or program"
         raise UsageError(f"the model is a {kind}; {allowed} is allowed", found=kind, allowed=allowed)
 
 
@@ -92,6 +105,37 @@ def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any
     except Exception as error:  # whatever a module's own code raises
         message = f"torch cannot export the module: {type(error).__name__}: {error}"
         raise InputError(message, where=type(module).__name__) from error
+
+
+def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
+    """program: of torch.export, or the file of one."""
+    file = BytesIO(read_file(program)) if isinstance(program, str | Path) else None
+    for package in ("torch", "onnxscript"):  # the exporter of programs is written with the second
+        if find_spec(package) is None:
+            what = f"a program of torch.export needs {package}, which is not installed"
+            raise UsageError(what, where=where, hint="pip install nmpconv[torch]")
+    import torch
+
+    options: dict[str, Any] = {"dynamo": True, "external_data": False, "verbose": False}
+    for key, given in zip(("input_names", "output_names"), names, strict=True):
+        options |= {key: list(given)} if given else {}
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it tells what else could be installed
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = program if file is None else torch.export.load(file)
+            torch.onnx.export(loaded, (), str(path), opset_version=OPSET_OF_PROGRAMS, **options)
+    except Exception as error:  # whatever torch makes of a damaged file, or of an operator that it cannot export
+        told = str(error).strip().splitlines() or [""]
+        raise InputError(
+            f"torch cannot read or export the program: {type(error).__name__}: {told[0]}",
+            where=where,
+            hint="torch.export.save of the installed torch writes such a file",
+        ) from error
+    finally:
+        logger.setLevel(level)
 
 
 def _example(data: Mapping[str, Any]) -> NDArray[Any] | None:

@@ -25,7 +25,9 @@ NAME = "convert"
 def command(
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL.onnx", help="The float model, ONNX or TFLite; - is stdin.", show_default=False),
+        typer.Argument(
+            metavar="MODEL.onnx", help="The float model, ONNX, TFLite or .pt2; - is stdin.", show_default=False
+        ),
     ],
     *,
     output: Annotated[

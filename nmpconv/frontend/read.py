@@ -25,6 +25,16 @@ OTHERS = (
     (0, b"\x89HDF", "this is an HDF5 file, as of Keras; tf2onnx makes an ONNX model of a Keras model"),
     (0, b"PK\x03\x04", "this is a ZIP file, as of torch.save or Keras; torch.onnx.export or tf2onnx makes ONNX of it"),
 )
+# What torch writes is ZIP files; names in them tell which.
+OF_TORCH = (
+    (b"/code/__torch__", "this is TorchScript; torch.onnx.export of the module in Python makes ONNX of it"),
+    (b"/archive_format", "this is a program of torch.export; `nmpconv convert` reads it if its name ends in .pt2"),
+    (
+        b"/data.pkl",
+        "this is what torch.save writes: parameters, or a module, and no graph; build the module in Python, then "
+        "nmpconv.convert(module, data), or torch.export.save(torch.export.export(module, (x,)), 'model.pt2')",
+    ),
+)
 
 
 def read(
@@ -105,6 +115,8 @@ def opset(model: onnx.ModelProto, where: str) -> int:
 
 def _hint(data: bytes) -> str:
     """Advice for bytes that are no ONNX model."""
+    if data.startswith(b"PK") and (of_torch := next((words for mark, words in OF_TORCH if mark in data), "")):
+        return of_torch
     known = (words for start, mark, words in OTHERS if data[start:].startswith(mark))
     return next(known, "export or download it again")
 

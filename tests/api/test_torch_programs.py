@@ -1,0 +1,85 @@
+"""Programs of torch.export, and files of torch that are none."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nmpconv
+from nmpconv.api import models
+from nmpconv.errors import InputError, UsageError
+
+X = np.random.default_rng(3).standard_normal((8, 3, 8, 8)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def program() -> Any:
+    torch = pytest.importorskip("torch", reason="hundreds of MB that no lock has")
+    pytest.importorskip("onnxscript", reason="of torch's exporter")
+    torch.manual_seed(0)
+    nn = torch.nn
+    layers = nn.Conv2d(3, 6, 3, 2, 1), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    module = nn.Sequential(*layers, nn.Linear(6, 4)).eval()
+    return torch.export.export(module, (torch.from_numpy(X[:1]),))
+
+
+def test_a_saved_program_is_the_program(program: Any, tmp_path: Path) -> None:
+    import torch
+
+    path = tmp_path / "net.pt2"
+    torch.export.save(program, path)
+    saved, given = nmpconv.convert(path, X), nmpconv.convert(program, X)
+    net = saved.load()
+    with torch.no_grad():
+        wanted = program.module()(torch.from_numpy(X[:1])).numpy()
+    (got,) = net.run_float(X[0])
+    assert np.abs(got.reshape(-1) - wanted.reshape(-1)).max() < 0.05 * np.abs(wanted).max()
+    assert np.array_equal(given.load().run_float(X[0])[0], got)
+    assert nmpconv.load(saved.data).model.metadata["source"] == "net.pt2"
+
+
+def test_a_damaged_program(program: Any, tmp_path: Path) -> None:
+    path = tmp_path / "net.pt2"
+    path.write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(InputError, match=r"torch cannot read or export the program") as caught:
+        nmpconv.convert(path, X)
+    assert caught.value.where == str(path)
+
+
+def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "net.pt2"
+    path.write_bytes(b"PK\x03\x04")
+    for missing in ("torch", "onnxscript"):
+        there = {"torch", "onnxscript"} - {missing}
+        monkeypatch.setattr(models, "find_spec", lambda name, there=there: name if name in there else None)
+        with pytest.raises(UsageError, match=f"needs {missing}, which is not installed") as caught:
+            nmpconv.convert(path, X)
+        assert "nmpconv[torch]" in str(caught.value.hint)
+    with pytest.raises(InputError, match="cannot be read"):
+        nmpconv.convert(tmp_path / "none.pt2", X)
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        ("net/data.pkl", "parameters, or a module, and no graph"),
+        ("net/code/__torch__/net.py", "TorchScript"),
+        ("net/archive_format", r"name ends in \.pt2"),
+        ("config.json", "ZIP file"),
+    ],
+)
+def test_other_files_of_torch_are_refused_unopened(member: str, words: str, tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(member, "cos\nsystem\n(S'exit 1'\ntR.")
+    path = tmp_path / "net.pt"
+    path.write_bytes(packed.getvalue())
+    with pytest.raises(InputError, match="not an ONNX model") as caught:
+        nmpconv.convert(path, X)
+    assert re.search(words, str(caught.value.hint))
