@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "quantize"))
 from float_nets import RELU, feeds, in_bits, observed, on_grids, residual
 from nets import Net
 
+from nmpconv.calib import fake_quantization
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.noise_budget import budget
 from nmpconv.cli.report_tables import on_one_grid
@@ -173,3 +174,16 @@ def test_all_that_is_rounded_on_a_grid_is_named() -> None:
     short = {"small": "s", "large": "l", "a": "a", "b": "b"}
     assert on_one_grid(found.on_grid(first), short) == "s and l, on one grid"
     assert on_one_grid(["small", "large", "a", "b"], short) == "s, l, a and 1 more, on one grid"
+
+
+def test_shares_are_the_same_where_the_session_is_not_optimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = coarse(linear(4))
+    groups, images = grid_groups(graph), feeds(graph, 4)
+    found = budget(graph, groups, graph.outputs, images).shares
+    made = []
+    real = fake_quantization.Engine
+    monkeypatch.setattr(fake_quantization, "Engine", lambda *a, **k: made.append(k["optimize"]) or real(*a, **k))
+    monkeypatch.setattr(fake_quantization, "NODES_MANY", 1)
+    again = budget(graph, groups, graph.outputs, images).shares
+    assert made == [False]
+    assert found and again == pytest.approx(found, abs=1e-4)
