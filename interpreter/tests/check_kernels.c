@@ -209,36 +209,7 @@ static void check_windows(size_t n, int fill) {
   }
 }
 
-/* The halves of a resize. Weights are those of a sum that fits. */
-static void check_resize(size_t n, int fill) {
-  static const int shifts[] = {30, 31, 16, 15, 9, 1, 0, 47};
-  for (size_t taps = benchmark ? 2 : 1; taps <= (benchmark ? 2 : 5); taps++) {
-    int32_t *weights = tail(TABLE, taps * 4);
-    for (size_t t = 0; t < taps; t++) {
-      const int32_t most = (int32_t)(65535 / taps);
-      weights[t] = fill == RANDOM ? (int32_t)(next_random() % 65535) / (int32_t)taps - most / 2 : t == 0 ? -most : most;
-    }
-    for (int wide = 0; wide < 2; wide++) {
-      const size_t step = n + (benchmark ? 0 : taps);
-      const void *x = integers(A, (taps - 1) * step + n, wide, fill);
-      EACH("resize_h", wide, n, taps * n, n * 4, resize_h[wide], x, step, weights, taps, n);
-    }
-    int32_t *sums = tail(B, taps * n * 4);
-    const int32_t *rows[5];
-    for (size_t i = 0; i < taps * n; i++) {
-      sums[i] = fill == RANDOM ? (int32_t)next_random() >> next_random() % 24 : fill == LOWEST ? INT32_MIN : INT32_MAX;
-    }
-    for (size_t t = 0; t < taps; t++) {
-      rows[t] = sums + t * n;
-    }
-    for (size_t s = 0; s < (benchmark ? 1 : COUNT(shifts)) && taps <= NMP_RESIZE_V_MAX; s++) {
-      for (int wy = 0; wy < 2; wy++) {
-        const int32_t hi = wy ? 32767 : 127;
-        EACH("resize_v", wy, n, taps * n, n << wy, resize_v[wy], rows, weights, taps, n, shifts[s], -hi - 1, hi / 2);
-      }
-    }
-  }
-}
+#include "check_planes.inc"
 
 /* From every place in a line of a cache, and over the lengths at which a fast one changes its ways. */
 static void check_crc(size_t n, int fill) {
@@ -249,18 +220,6 @@ static void check_crc(size_t n, int fill) {
     memcpy(poisoned(WANT, sizeof(want)), &want, sizeof(want));
     memcpy(poisoned(GOT, sizeof(got)), &got, sizeof(got));
     compare("crc", 0, bytes, sizeof(got));
-  }
-}
-
-/* n x rows of a matrix with gaps. */
-static void check_transpose(size_t n, int fill) {
-  static const size_t counts[] = {3, 1, 2, 4, 16, 17, 40};
-  for (int wide = 0; wide < 2; wide++) {
-    for (size_t i = 0; i < (benchmark ? 1 : COUNT(counts)); i++) {
-      const size_t rows = counts[i], step = n + i;
-      const void *x = integers(A, (rows - 1) * step + n, wide, fill);
-      EACH("transpose", wide, n, rows * n, rows * n << wide, transpose[wide], x, step, rows, n);
-    }
   }
 }
 
@@ -309,11 +268,11 @@ static void check_lines(size_t n, int fill) {
 }
 #endif
 
-static void (*const checks[])(size_t n, int fill) = {check_gemm,        check_depthwise, check_scale,
-                                                     check_elementwise, check_tables,    check_windows,
-                                                     check_resize,      check_crc,       check_transpose,
+static void (*const checks[])(size_t n, int fill) = {check_gemm,      check_depthwise, check_scale,  check_elementwise,
+                                                     check_tables,    check_windows,   check_resize, check_crc,
+                                                     check_transpose, check_moved,
 #if !NMP_FIXED_CPU
-                                                     check_lines
+                                                     check_columns,   check_lines
 #endif
 };
 

@@ -81,6 +81,10 @@ class Gather(Op):
         for (name, axis, index), bits in product(choices, WIDTHS):
             x = fed(name, (1, 3, 4, 5), bits, -3)
             yield single(self, f"{name}/int{bits}", GatherParams(axis, index), [x], grid(bits, -3))
+        for channels, bits in product((1, 2, 3, 5, 7, 9, 16, 21, 32, 33, 64, 70, 300), WIDTHS):
+            name = f"pixels/{channels}/int{bits}"
+            x = fed(name, (2, 3, channels), bits, -3)
+            yield single(self, name, GatherParams(1, (0, 0, 2, 1, 2)), [x], grid(bits, -3))
         x = fed("many", (1, 2, 1, 3, 2, 2), 8, -3)
         yield single(self, "rank6", GatherParams(4, (1, 1, 0)), [x], grid(8, -3))
 

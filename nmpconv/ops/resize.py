@@ -257,13 +257,23 @@ def _geometries() -> Iterator[tuple[str, tuple[int, ...], ResizeParams]]:
         (taps_h, first_h, v), (taps_w, first_w, h) = table(rows), table(columns)
         return ResizeParams(taps_h, taps_w, first_h, v, first_w, h)
 
-    def place(size: int, out: int) -> np.ndarray:
-        return coordinates("half_pixel", size, out, out / size)
+    def place(size: int, out: int, mode: str = "half_pixel") -> np.ndarray:
+        return coordinates(mode, size, out, out / size)
 
     yield "twice", (1, 3, 4, 5), both(linear(place(3, 6), 3), linear(place(4, 8), 4))
     yield "uneven", (1, 5, 3, 70), both(linear(place(5, 7), 5), linear(place(3, 2), 3))
     yield "one row", (1, 1, 4, 2), both(linear(place(1, 3), 1), np.eye(4))
     yield "cubic", (1, 5, 6, 3), both(cubic(place(5, 8), 5, -0.75, False), cubic(place(6, 9), 6, -0.5, True))
+    for mode, shape, height, width in (
+        ("half_pixel", (1, 3, 37, 1), 7, 90),
+        ("align_corners", (1, 5, 9, 21), 33, 65),
+        ("asymmetric", (1, 4, 23, 3), 9, 46),
+        ("pytorch_half_pixel", (1, 9, 7, 17), 4, 3),
+    ):
+        _, *plane, _ = shape
+        rows, columns = (linear(place(a, b, mode), a) for a, b in zip(plane, (height, width), strict=True))
+        yield mode, shape, both(rows, columns)
+    yield "cubic twice", (1, 4, 5, 16), both(*(cubic(place(n, 2 * n), n, -0.75, False) for n in (4, 5)))
     yield "batch", (2, 2, 2, 2), both(linear(place(2, 3), 2), linear(place(2, 3), 2))
     yield "wide", (1, 2, 2, 1100), both(linear(place(2, 3), 2), linear(place(2, 3), 2))
     five = tuple(range(-3, 7)) * 2  # more rows than a level resizes at once, and weights of 2 in all

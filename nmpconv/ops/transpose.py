@@ -82,6 +82,12 @@ class Transpose(Op):
             for perm in ((0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (2, 0, 3, 1), (0, 1, 3, 2)):
                 name = f"{','.join(map(str, perm))}/int{bits}"
                 yield single(self, name, TransposeParams(perm), [fed(name, (1, 3, 4, 5), bits, -3)], grid(bits, -3))
+            for rows, columns in ((40, 2), (3, 50), (35, 3), (4, 33), (33, 4), (17, 19)):
+                name = f"matrix/{rows}x{columns}/int{bits}"
+                yield single(self, name, TransposeParams((1, 0)), [fed(name, (rows, columns), bits, 0)], grid(bits, 0))
+            for shape, axes in (((2, 4, 3, 4, 19), (0, 2, 4, 1, 3)), ((3, 9, 2, 17), (1, 3, 0, 2))):
+                name = f"apart/{','.join(map(str, axes))}/int{bits}"
+                yield single(self, name, TransposeParams(axes), [fed(name, shape, bits, 0)], grid(bits, 0))
             six = fed("six", (2, 3, 1, 4, 2, 3), bits, -3)
             yield single(self, f"six/int{bits}", TransposeParams((5, 3, 0, 2, 4, 1)), [six], grid(bits, -3))
 

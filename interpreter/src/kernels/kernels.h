@@ -48,6 +48,15 @@ typedef struct nmp_binary {
 /* sub: the same with a minus. mul: y[i] = sat(rsh(a[i * a_step] * b[i * b_step], shift)) */
 #define NMP_MUL(name) void name(void *y, const void *a, const void *b, size_t n, const nmp_binary *how)
 
+/* mul_offset is called as mul with the address of `how` in an nmp_moved; a and y are int8:
+ * y[i] = sat(rsh(rsh((a[i * a_step] * 2^6 + offset_a) * b[i * b_step], shift) + offset_y, 6)), |offsets| <= 2^14
+ */
+#define NMP_OFFSET_BITS 6
+typedef struct nmp_moved {
+  nmp_binary how; /* first */
+  int32_t offset_a, offset_y;
+} nmp_moved;
+
 /* x of int8: y[i] = table[x[i] + 128], a table of y's type */
 #define NMP_LOOKUP(name) void name(void *y, const void *x, const void *table, size_t n, int32_t lo, int32_t hi)
 
@@ -69,10 +78,6 @@ typedef struct nmp_pixels {
 /* sums[c] = the sum of the window's pixels in channel c, c < n */
 #define NMP_SUM(name) void name(int32_t *sums, const nmp_pixels *window, size_t n)
 
-/* y[c] = sum over t < taps of x[t * x_stride + c] * w[t], c < n; sums fit int32 */
-#define NMP_RESIZE_H(name) \
-  void name(int32_t *y, const void *x, size_t x_stride, const int32_t *w, size_t taps, size_t n)
-
 /* y[i] = sat(rsh(sum over r < taps of x[r][i] * w[r], shift)), i < n, taps <= NMP_RESIZE_V_MAX; sums are below 2^47 */
 #define NMP_RESIZE_V_MAX 4
 #define NMP_RESIZE_V(name)                                                                                    \
@@ -82,10 +87,19 @@ typedef struct nmp_pixels {
 /* CRC-32 continued over data, as nmp_crc32 does */
 #define NMP_CRC(name) uint32_t name(uint32_t crc, const uint8_t *data, size_t bytes)
 
-/* y[i * rows + r] = x[r * x_stride + i], r < rows, i < n */
-#define NMP_TRANSPOSE(name) void name(void *y, const void *x, size_t x_stride, size_t rows, size_t n)
+/* y[i * y_stride + r] = x[r * x_stride + i], r < rows, i < n */
+#define NMP_TRANSPOSE(name) void name(void *y, size_t y_stride, const void *x, size_t x_stride, size_t rows, size_t n)
 
 #if !NMP_FIXED_CPU
+/* y[j * n + c] = sum over t < taps of x[(first[j] + t) * x_stride + c] * w[j * taps + t], c < n, j < count; sums fit
+ * int32. There are `size` elements of x.
+ */
+typedef struct nmp_columns {
+  const int32_t *first, *w;
+  size_t taps, count, n, x_stride, size;
+} nmp_columns;
+#define NMP_RESIZE_H(name) void name(int32_t *y, const void *x, const nmp_columns *how)
+
 /* z = rsh((n * x[i] - sum) * inverse, normalize), y[i] = sat(rsh(rsh(z * w[i * w_step], scale) + b[i * w_step], 8)),
  * i < count. |n * x[i] - sum| * inverse < 2^62, and z fits int32.
  */
@@ -107,6 +121,7 @@ typedef struct nmp_normalizer {
 #define NMP_EXPONENTIALS(name) int64_t name(int32_t *e, const void *x, const int32_t *table, size_t n)
 #define NMP_QUOTIENTS(name) \
   void name(void *y, const int32_t *e, size_t n, int up, uint64_t sum, uint64_t inverse, int32_t lo, int32_t hi)
+typedef NMP_RESIZE_H(nmp_resize_h_fn);
 typedef NMP_NORMALIZE(nmp_normalize_fn);
 typedef NMP_MOMENTS(nmp_moments_fn);
 typedef NMP_EXPONENTIALS(nmp_exponentials_fn);
@@ -128,7 +143,6 @@ typedef NMP_LOOKUP(nmp_lookup_fn);
 typedef NMP_INTERPOLATE(nmp_interpolate_fn);
 typedef NMP_MAX(nmp_max_fn);
 typedef NMP_SUM(nmp_sum_fn);
-typedef NMP_RESIZE_H(nmp_resize_h_fn);
 typedef NMP_RESIZE_V(nmp_resize_v_fn);
 typedef NMP_CRC(nmp_crc_fn);
 typedef NMP_TRANSPOSE(nmp_transpose_fn);
@@ -141,15 +155,16 @@ typedef struct nmp_kernels {
   nmp_add_fn *add[2][2][2];            /* [a][b][y] */
   nmp_add_fn *sub[2][2][2];            /* [a][b][y] */
   nmp_mul_fn *mul[2][2][2];            /* [a][b][y] */
+  nmp_mul_fn *mul_offset[2];           /* [b] */
   nmp_lookup_fn *lookup[2];            /* [y] */
   nmp_interpolate_fn *interpolate[2];  /* [y] */
   nmp_max_fn *max[2];                  /* [x] */
   nmp_sum_fn *sum[2];                  /* [x] */
-  nmp_resize_h_fn *resize_h[2];        /* [x] */
   nmp_resize_v_fn *resize_v[2];        /* [y] */
   nmp_crc_fn *crc;
   nmp_transpose_fn *transpose[2]; /* [x] */
 #if !NMP_FIXED_CPU
+  nmp_resize_h_fn *resize_h[2];         /* [x] */
   nmp_normalize_fn *normalize[2][2];    /* [x][y] */
   nmp_moments_fn *moments[2];           /* [x] */
   nmp_exponentials_fn *exponentials[2]; /* [x] */
@@ -183,9 +198,10 @@ void nmp_kernels_portable(nmp_kernels *kernels);
 #if NMP_FIXED_CPU
 #define NMP_PORTABLE_LINES(prefix)
 #else
-#define NMP_PORTABLE_LINES(prefix)                                                         \
-  .normalize = NMP_TABLE_2_TO(prefix##normalize), .moments = NMP_TABLE_1(prefix##moments), \
-  .exponentials = NMP_TABLE_1(prefix##exponentials), .quotients = NMP_TABLE_1(prefix##quotients),
+#define NMP_PORTABLE_LINES(prefix)                                                            \
+  .resize_h = NMP_TABLE_1(prefix##resize_h), .normalize = NMP_TABLE_2_TO(prefix##normalize),  \
+  .moments = NMP_TABLE_1(prefix##moments), .exponentials = NMP_TABLE_1(prefix##exponentials), \
+  .quotients = NMP_TABLE_1(prefix##quotients),
 #endif
 
 /* All portable kernels, as initializers of an nmp_kernels. */
@@ -193,11 +209,12 @@ void nmp_kernels_portable(nmp_kernels *kernels);
   NMP_PORTABLE_LINES(prefix).gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),           \
   .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
   .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .sub = NMP_TABLE_3(prefix##sub), \
-  .mul = NMP_TABLE_3(prefix##mul), .lookup = {prefix##lookup_8to8, prefix##lookup_8to16},                             \
+  .mul = NMP_TABLE_3(prefix##mul), .mul_offset = NMP_TABLE_1(prefix##mul_offset),                                     \
+  .lookup = {prefix##lookup_8to8, prefix##lookup_8to16},                                                              \
   .interpolate = {prefix##interpolate_16to8, prefix##interpolate_16to16}, .max = NMP_TABLE_1(prefix##max),            \
   .sum = NMP_TABLE_1(prefix##sum), .transpose = NMP_TABLE_1(prefix##transpose),                                       \
-  .resize_h = NMP_TABLE_1(prefix##resize_h), .resize_v = {prefix##resize_v_to8, prefix##resize_v_to16},               \
-  .crc = nmp_crc32, .conv = nmp_conv_portable, .address = sizeof(void *)
+  .resize_v = {prefix##resize_v_to8, prefix##resize_v_to16}, .crc = nmp_crc32, .conv = nmp_conv_portable,             \
+  .address = sizeof(void *)
 
 nmp_gemm_fn nmp_gemm_8x8, nmp_gemm_8x16, nmp_gemm_16x8, nmp_gemm_16x16;
 nmp_depthwise_fn nmp_depthwise_8x8, nmp_depthwise_8x16, nmp_depthwise_16x8, nmp_depthwise_16x16;
@@ -209,15 +226,16 @@ nmp_add_fn nmp_sub_8x8to8, nmp_sub_8x8to16, nmp_sub_8x16to8, nmp_sub_8x16to16;
 nmp_add_fn nmp_sub_16x8to8, nmp_sub_16x8to16, nmp_sub_16x16to8, nmp_sub_16x16to16;
 nmp_mul_fn nmp_mul_8x8to8, nmp_mul_8x8to16, nmp_mul_8x16to8, nmp_mul_8x16to16;
 nmp_mul_fn nmp_mul_16x8to8, nmp_mul_16x8to16, nmp_mul_16x16to8, nmp_mul_16x16to16;
+nmp_mul_fn nmp_mul_offset_8, nmp_mul_offset_16;
 nmp_lookup_fn nmp_lookup_8to8, nmp_lookup_8to16;
 nmp_interpolate_fn nmp_interpolate_16to8, nmp_interpolate_16to16;
 nmp_max_fn nmp_max_8, nmp_max_16;
 nmp_sum_fn nmp_sum_8, nmp_sum_16;
-nmp_resize_h_fn nmp_resize_h_8, nmp_resize_h_16;
 nmp_resize_v_fn nmp_resize_v_to8, nmp_resize_v_to16;
 nmp_transpose_fn nmp_transpose_8, nmp_transpose_16;
 nmp_crc_fn nmp_crc32;
 #if !NMP_FIXED_CPU
+nmp_resize_h_fn nmp_resize_h_8, nmp_resize_h_16;
 nmp_normalize_fn nmp_normalize_8to8, nmp_normalize_8to16, nmp_normalize_16to8, nmp_normalize_16to16;
 nmp_moments_fn nmp_moments_8, nmp_moments_16;
 nmp_exponentials_fn nmp_exponentials_8, nmp_exponentials_16;

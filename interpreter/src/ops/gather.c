@@ -1,6 +1,7 @@
 /* y[..., i, ...] = x[..., index[i], ...] along an axis. */
 #include <string.h>
 
+#include "ops/common/strided.h"
 #include "ops/common/tasks.h"
 
 static nmp_rule gather_check(const nmp_op *op) {
@@ -32,20 +33,41 @@ static size_t row_bytes(const nmp_op *op) {
   return row;
 }
 
+#define SHORT_ROW (NMP_FIXED_CPU ? 0 : 63) /* bytes that are copied before a function is called */
+
+#define GATHER_EACH(call)                             \
+  for (size_t i = 0; i < n; i++) {                    \
+    uint8_t *y = to + i * row;                        \
+    const uint8_t *x = from + row * (size_t)index[i]; \
+    call;                                             \
+  }                                                   \
+  break;
+#define GATHER_CASE(size) \
+  case size:              \
+    GATHER_EACH(memcpy(y, x, size))
+
+/* The rows of n indices; short ones of a size that the compiler knows. */
+static void copy_chosen(uint8_t *to, const uint8_t *from, const int32_t *index, size_t n, size_t row) {
+  switch (row) {
+    NMP_SHORT_COPIES(GATHER_CASE)
+    default:
+      if (row <= SHORT_ROW) {
+        GATHER_EACH(nmp_copy_bytes(y, x, row))
+      }
+      GATHER_EACH(memcpy(y, x, row))
+  }
+}
+
 static void run_rows(const nmp_op *op, const void *how, size_t first, size_t last) {
   const nmp_tensor *x = &op->in[0];
   const nmp_gather_params *p = &op->params.gather;
   const size_t row = row_bytes(op), group = row * (size_t)x->shape[p->axis];
-  const uint8_t *from = (const uint8_t *)x->data + first / p->index_count * group;
-  uint8_t *to = (uint8_t *)op->out[0].data + first * row;
-  size_t i = first % p->index_count;
   (void)how;
-  for (size_t left = last - first; left > 0; left--, to += row) {
-    memcpy(to, from + row * (size_t)p->index[i], row);
-    if (++i == p->index_count) {
-      i = 0;
-      from += group;
-    }
+  for (size_t at = first, n; at < last; at += n) {
+    const size_t i = at % p->index_count;
+    n = p->index_count - i < last - at ? p->index_count - i : last - at;
+    copy_chosen((uint8_t *)op->out[0].data + at * row, (const uint8_t *)x->data + at / p->index_count * group,
+                p->index + i, n, row);
   }
 }
 

@@ -1,7 +1,6 @@
 /* y = sat(rsh(rsh((a * 2^6 + offset_a) * b, e_y - e_a - e_b) + offset_y, 6)); numpy broadcasting. */
 #include "ops/common/broadcast.h"
 
-#define FINE 6 /* bits of an offset below a step */
 #define OFFSET_MAX 16384
 
 static int shift(const nmp_op *op) {
@@ -20,50 +19,7 @@ static nmp_rule mul_offset_check(const nmp_op *op) {
   return nmp_check_shift(shift(op));
 }
 
-#if NMP_FIXED_CPU && !defined(NMP_MVE) && !defined(NMP_RVV)
-/* Without vectors: all in one loop. */
-typedef struct moved {
-  nmp_binary how;
-  int32_t offset_a, offset_y;
-} moved;
-
-#define BEYOND (1 << 30) /* any result, with an offset */
-
-/* A product is below 2^30, so with the shifts that there are nearly always all fits 32 bits. */
-#define LOOP(PRODUCT)                                             \
-  for (size_t i = 0; i < n; i++, as += a_step, bs += b_step) {    \
-    const int32_t product = (*as * (1 << FINE) + offset_a) * *bs; \
-    const int32_t v = ((int32_t)(PRODUCT) + offset_y) >> FINE;    \
-    ys[i] = (int8_t)(v < lo ? lo : v > hi ? hi : v);              \
-  }
-
-#define MULTIPLY(name, B)                                                                                         \
-  static void multiply_##name(void *y, const void *a, const void *b, size_t n, const nmp_binary *how) {           \
-    const moved *m = (const moved *)(const void *)how;                                                            \
-    const int32_t offset_a = m->offset_a, offset_y = m->offset_y + (1 << (FINE - 1)), lo = how->lo, hi = how->hi; \
-    const size_t a_step = how->a_step, b_step = how->b_step;                                                      \
-    const int shift = how->shift;                                                                                 \
-    const int8_t *as = a;                                                                                         \
-    const B *bs = b;                                                                                              \
-    int8_t *ys = y;                                                                                               \
-    if (shift > 0 && shift <= 30) {                                                                               \
-      const int32_t half = (int32_t)1 << (shift - 1);                                                             \
-      LOOP((product + half) >> shift)                                                                             \
-    } else {                                                                                                      \
-      LOOP(nmp_sat(nmp_rsh(product, shift), -BEYOND, BEYOND))                                                     \
-    }                                                                                                             \
-  }
-
-MULTIPLY(8, int8_t)
-MULTIPLY(16, int16_t)
-
-static void mul_offset_run(const nmp_op *op) {
-  moved m = {.how = {.shift = shift(op), .lo = op->out[0].lo, .hi = op->out[0].hi},
-             .offset_a = op->params.mul_offset.offset_a,
-             .offset_y = op->params.mul_offset.offset_y};
-  nmp_broadcast(op, NMP_WIDE(op->in[1].bits) ? multiply_16 : multiply_8, &m.how);
-}
-#else
+#if defined(NMP_MVE) || defined(NMP_RVV)
 #define BLOCK 64
 
 /* int16 in between, block by block, so all three steps are kernels. A product that int16 does not hold lies beyond any
@@ -96,8 +52,8 @@ static void mul_offset_run(const nmp_op *op) {
       .multiply = NMP_BY_3(NMP_IN_USE(op->kernels).mul, 1, NMP_WIDE(b->bits), 1),
       .before = NMP_BY_3(NMP_IN_USE(op->kernels).add, 0, 1, 1),
       .after = NMP_BY_3(NMP_IN_USE(op->kernels).add, 1, 1, 0),
-      .first = {.a_step = 1, .b_step = 1, .a_shift = FINE, .lo = INT16_MIN, .hi = INT16_MAX},
-      .last = {.a_step = 1, .b_step = 1, .shift = FINE, .lo = y->lo, .hi = y->hi},
+      .first = {.a_step = 1, .b_step = 1, .a_shift = NMP_OFFSET_BITS, .lo = INT16_MIN, .hi = INT16_MAX},
+      .last = {.a_step = 1, .b_step = 1, .shift = NMP_OFFSET_BITS, .lo = y->lo, .hi = y->hi},
       .b_bytes = nmp_bytes(b),
   };
   for (size_t i = 0; i < BLOCK; i++) {
@@ -105,6 +61,13 @@ static void mul_offset_run(const nmp_op *op) {
     m.offset_y[i] = (int16_t)op->params.mul_offset.offset_y;
   }
   nmp_broadcast(op, multiply_moved, &m.how);
+}
+#else
+static void mul_offset_run(const nmp_op *op) {
+  nmp_moved m = {.how = {.shift = shift(op), .lo = op->out[0].lo, .hi = op->out[0].hi},
+                 .offset_a = op->params.mul_offset.offset_a,
+                 .offset_y = op->params.mul_offset.offset_y};
+  nmp_broadcast(op, NMP_BY_1(NMP_IN_USE(op->kernels).mul_offset, NMP_WIDE(op->in[1].bits)), &m.how);
 }
 #endif
 

@@ -150,8 +150,8 @@ static int is_separable(const nmp_op *op) {
   return 1;
 }
 
-/* The sums of a stretch along each line of the input that a line of the output needs: those at `line` modulo
- * NMP_RESIZE_V_MAX.
+/* Some pixels of a line of the output, or, where one has more channels than fit, a part of a pixel. Of each line of the
+ * input that a line of the output needs it has the sums: those at `line` modulo NMP_RESIZE_V_MAX.
  */
 typedef struct stretch {
   size_t first, n;               /* elements in a line of the output */
@@ -159,18 +159,29 @@ typedef struct stretch {
   int32_t sums[NMP_RESIZE_V_MAX][STRETCH];
 } stretch;
 
+/* Elements of the stretch that begins there. */
+static size_t stretch_of(size_t first, size_t width, size_t channels) {
+  const size_t left = channels > STRETCH ? channels - first % channels : width - first;
+  const size_t most = channels > STRETCH ? STRETCH : STRETCH / channels * channels;
+  return left < most ? left : most;
+}
+
 static const int32_t *sums_of(const nmp_op *op, stretch *s, size_t line) {
   const nmp_tensor *x = &op->in[0];
   const nmp_resize_params *p = &op->params.resize;
-  const size_t channels = (size_t)x->shape[3], taps = (size_t)p->taps_w, slot = line % NMP_RESIZE_V_MAX;
-  for (size_t i = 0, n; i < s->n && s->held[slot] != line + 1; i += n) {
-    const size_t j = (s->first + i) / channels, c = (s->first + i) % channels;
-    const size_t from = (line * (size_t)x->shape[2] + (size_t)p->columns[j]) * channels + c;
-    n = channels - c < s->n - i ? channels - c : s->n - i;
-    NMP_BY_1(NMP_IN_USE(op->kernels).resize_h, NMP_WIDE(x->bits))
-    (s->sums[slot] + i, nmp_at(x, from), channels, p->column_weights + j * taps, taps, n);
+  const size_t channels = (size_t)x->shape[3], row = (size_t)x->shape[2] * channels, slot = line % NMP_RESIZE_V_MAX;
+  const size_t column = s->first / channels, channel = s->first % channels;
+  const nmp_columns how = {.first = p->columns + column,
+                           .w = p->column_weights + column * (size_t)p->taps_w,
+                           .taps = (size_t)p->taps_w,
+                           .count = s->n < channels ? 1 : s->n / channels,
+                           .n = s->n < channels ? s->n : channels,
+                           .x_stride = channels,
+                           .size = row - channel};
+  if (s->held[slot] != line + 1) {
+    NMP_BY_1(op->kernels->resize_h, NMP_WIDE(x->bits))(s->sums[slot], nmp_at(x, line * row + channel), &how);
+    s->held[slot] = line + 1;
   }
-  s->held[slot] = line + 1;
   return s->sums[slot];
 }
 
@@ -185,12 +196,12 @@ static int is_repeated(const nmp_resize_params *p, size_t i) {
 static void run_lines(const nmp_op *op, const void *how, size_t first, size_t last) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_resize_params *p = &op->params.resize;
-  const size_t height = (size_t)y->shape[1], width = (size_t)y->shape[2] * (size_t)y->shape[3];
+  const size_t channels = (size_t)y->shape[3], height = (size_t)y->shape[1], width = (size_t)y->shape[2] * channels;
   const size_t taps = (size_t)p->taps_h;
   stretch s;
   (void)how;
   for (s.first = 0; s.first < width; s.first += s.n) {
-    s.n = width - s.first < STRETCH ? width - s.first : STRETCH;
+    s.n = stretch_of(s.first, width, channels);
     memset(s.held, 0, sizeof(s.held));
     for (size_t line = first; line < last; line++) {
       const size_t i = line % height, source = line / height * (size_t)x->shape[1] + (size_t)p->rows[i];
@@ -203,7 +214,7 @@ static void run_lines(const nmp_op *op, const void *how, size_t first, size_t la
       for (size_t r = 0; r < taps; r++) {
         sums[r] = sums_of(op, &s, source + r);
       }
-      NMP_BY_1(NMP_IN_USE(op->kernels).resize_v, NMP_WIDE(y->bits))
+      NMP_BY_1(op->kernels->resize_v, NMP_WIDE(y->bits))
       (nmp_at(y, at), sums, p->row_weights + i * taps, taps, s.n, shift_of(op), y->lo, y->hi);
     }
   }

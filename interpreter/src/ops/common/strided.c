@@ -1,7 +1,5 @@
 #include "ops/common/strided.h"
 
-#include <string.h>
-
 #include "ops/common/tasks.h"
 
 void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
@@ -13,33 +11,6 @@ void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
 }
 
 #define LINE_WORK 16 /* of beginning a line, in bytes */
-#define LONG_ROW 256 /* bytes that a function copies faster */
-
-/* A row. Sizes are constants where calling a function would take longer than the copy; the last bytes may be copied
- * twice.
- */
-static void copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
-#if NMP_FIXED_CPU
-  if (n == 16) {
-    memcpy(to, from, 16);
-  } else if (n == 32) {
-    memcpy(to, from, 32);
-  } else if (n == 64) {
-    memcpy(to, from, 64);
-  } else {
-    memcpy(to, from, n);
-  }
-#else
-  if (n < 16 || n > LONG_ROW) {
-    memcpy(to, from, n);
-  } else {
-    for (size_t i = 0; i + 16 < n; i += 16) {
-      memcpy(to + i, from + i, 16);
-    }
-    memcpy(to + n - 16, from + n - 16, 16);
-  }
-#endif
-}
 
 #define COPY_EACH(call)            \
   for (size_t i = 0; i < n; i++) { \
@@ -47,40 +18,18 @@ static void copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
     to += to_step;                 \
     from += from_step;             \
   }                                \
-  break
+  break;
+#define COPY_CASE(size) \
+  case size:            \
+    COPY_EACH(memcpy(to, from, size))
 
 /* n rows; short ones of a size that the compiler knows. */
 static void copy_rows(uint8_t *to, const uint8_t *from, size_t n, ptrdiff_t to_step, ptrdiff_t from_step,
                       size_t bytes) {
   switch (bytes) {
-#if !NMP_FIXED_CPU
-    case 1:
-      COPY_EACH(*to = *from);
-    case 2:
-      COPY_EACH(memcpy(to, from, 2));
-    case 3:
-      COPY_EACH(memcpy(to, from, 3));
-    case 4:
-      COPY_EACH(memcpy(to, from, 4));
-    case 6:
-      COPY_EACH(memcpy(to, from, 6));
-    case 8:
-      COPY_EACH(memcpy(to, from, 8));
-    case 12:
-      COPY_EACH(memcpy(to, from, 12));
-    case 16:
-      COPY_EACH(memcpy(to, from, 16));
-    case 24:
-      COPY_EACH(memcpy(to, from, 24));
-    case 32:
-      COPY_EACH(memcpy(to, from, 32));
-    case 48:
-      COPY_EACH(memcpy(to, from, 48));
-    case 64:
-      COPY_EACH(memcpy(to, from, 64));
-#endif
+    NMP_SHORT_COPIES(COPY_CASE)
     default:
-      COPY_EACH(copy_bytes(to, from, bytes));
+      COPY_EACH(nmp_copy_bytes(to, from, bytes))
   }
 }
 
@@ -127,10 +76,32 @@ static nmp_block simplify(const nmp_block *b) {
   return s;
 }
 
-/* The two innermost axes change places, and the result has no gaps. */
+static void swap(ptrdiff_t *strides, uint32_t i, uint32_t k) {
+  const ptrdiff_t first = strides[i];
+  strides[i] = strides[k];
+  strides[k] = first;
+}
+
+/* The axis along which elements of `from` are neighbours goes beside the innermost one, along which those of `to` are,
+ * so that both are lines of a matrix. Any order of the axes is the same copy.
+ */
+static void make_matrix(nmp_block *b) {
+  const uint32_t row = b->rank - 1;
+  for (uint32_t i = 0; i + 1 < row; i++) {
+    if (b->from[i] == 1 && b->from[row] != 1 && b->shape[i] > 1) {
+      const int32_t size = b->shape[i];
+      b->shape[i] = b->shape[row - 1];
+      b->shape[row - 1] = size;
+      swap(b->to, i, row - 1);
+      swap(b->from, i, row - 1);
+    }
+  }
+}
+
+/* The two innermost axes change places. */
 static int is_matrix(const nmp_block *b) {
   const uint32_t row = b->rank - 1;
-  return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] == b->shape[row] && b->from[row - 1] == 1 && b->from[row] > 0;
+  return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] > 0 && b->from[row - 1] == 1 && b->from[row] > 0;
 }
 
 typedef struct copy {
@@ -145,7 +116,8 @@ static void copy_lines(const nmp_op *op, const nmp_block *b, uint8_t *to, const 
   const size_t bytes = nmp_bytes(&op->out[0]), length = (size_t)b->shape[last];
   const ptrdiff_t unit = (ptrdiff_t)bytes;
   if (is_matrix(b)) {
-    NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)(to, from, (size_t)b->from[last], length, n);
+    NMP_BY_1(NMP_IN_USE(op->kernels).transpose, bytes - 1)
+    (to, (size_t)b->to[last - 1], from, (size_t)b->from[last], length, n);
     return;
   }
   const ptrdiff_t to_step = last > 0 ? b->to[last - 1] * unit : 0;
@@ -184,8 +156,9 @@ static void copy_part(const nmp_op *op, const void *how, size_t first, size_t la
 }
 
 void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
-  const copy c = {.block = simplify(block), .to = to, .from = from};
+  copy c = {.block = simplify(block), .to = to, .from = from};
   size_t lines = 1, length = (size_t)c.block.shape[c.block.rank - 1];
+  make_matrix(&c.block);
   for (uint32_t i = 0; i + 1 < c.block.rank; i++) {
     lines *= (size_t)c.block.shape[i];
   }

@@ -2,6 +2,8 @@
 #ifndef NMP_OPS_COMMON_STRIDED_H
 #define NMP_OPS_COMMON_STRIDED_H
 
+#include <string.h>
+
 #include "ops/common/check.h"
 
 /* A block of up to NMP_RANK_MAX axes; strides are in elements and may be negative. */
@@ -10,6 +12,47 @@ typedef struct nmp_block {
   int32_t shape[NMP_RANK_MAX];
   ptrdiff_t to[NMP_RANK_MAX], from[NMP_RANK_MAX];
 } nmp_block;
+
+#if !NMP_FIXED_CPU
+/* Sizes in bytes of what is copied often and is short: what a compiler knows it does not call a function for. */
+#define NMP_SHORT_COPIES(K) K(1) K(2) K(3) K(4) K(6) K(8) K(12) K(16) K(24) K(32) K(48) K(64)
+#else
+#define NMP_SHORT_COPIES(K)
+#endif
+
+#define NMP_LONG_COPY 256 /* bytes that a function copies faster */
+
+/* A row. Sizes are constants where calling a function would take longer than the copy; the last bytes may be copied
+ * twice.
+ */
+static inline void nmp_copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
+#if NMP_FIXED_CPU
+  if (n == 16) {
+    memcpy(to, from, 16);
+  } else if (n == 32) {
+    memcpy(to, from, 32);
+  } else if (n == 64) {
+    memcpy(to, from, 64);
+  } else {
+    memcpy(to, from, n);
+  }
+#else
+  if (n > NMP_LONG_COPY || n < 4) {
+    memcpy(to, from, n);
+  } else if (n < 8) {
+    memcpy(to, from, 4);
+    memcpy(to + n - 4, from + n - 4, 4);
+  } else if (n < 16) {
+    memcpy(to, from, 8);
+    memcpy(to + n - 8, from + n - 8, 8);
+  } else {
+    for (size_t i = 0; i + 16 < n; i += 16) {
+      memcpy(to + i, from + i, 16);
+    }
+    memcpy(to + n - 16, from + n - 16, 16);
+  }
+#endif
+}
 
 /* The strides of a tensor's own row-major layout. */
 void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]);
