@@ -39,6 +39,7 @@ navigation = NAVIGATION = {
             "docs/boards",
             "docs/signing",
             "interpreter/firmware/PORTING",
+            "interpreter/wasm/npm/README",
             "packaging/README",
         ],
         "Reference": [
