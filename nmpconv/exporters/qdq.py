@@ -16,15 +16,13 @@ its grid: a power-of-two scale, and a zero point where the file has an origin.
 7. A matrix at 16 bits is multiplied in double, as its sums are wider than float32. A logit that is off by one would
    move its probability by several steps.
 8. What `mul_offset` rounds to 64ths of a step first is rounded so here, in double, as products have 30 bits.
-9. A convolution that takes the other operand of a sum is a convolution to int16 and a sum: in a file both of int8 on
-   one grid, so that no more is rounded.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -38,9 +36,6 @@ from nmpconv.file.reader import FileOp, FilePort, FileTensor, Model
 from nmpconv.frontend.to_onnx import IR_VERSION, OPSET, Exporter
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED, QArray
-from nmpconv.ops.add import AddParams
-from nmpconv.ops.conv2d import Conv2DParams
-from nmpconv.ops.conv_add import ConvAddParams
 from nmpconv.ops.mul import MulOffsetParams
 from nmpconv.ops.mul_offset import FINE
 from nmpconv.passes.float.fold_input import weights_of
@@ -66,7 +61,7 @@ def to_onnx(model: Model) -> onnx.ModelProto:
         rows = [(node.name, node.op, "a file has only its integer tables", "") for node in lost]
         raise UnsupportedModel(rows, hint="export the ONNX model that was converted")
     grids = {name: _grid(value) for name, value in graph.values.items() if not value.is_const}
-    constants = {name: tensor.data for name, tensor in zip(names_of(model), model.tensors, strict=True)}
+    constants = {name: tensor.data for name, tensor in zip(graph.values, model.tensors, strict=True)}
     real = offsets.store(graph, {name: -value.origin for name, value in graph.values.items()})
     to = _Exporter(real, grids, constants)
     inputs = [to.open(port, name) for port, name in zip(model.inputs, graph.inputs, strict=True)]
@@ -131,28 +126,7 @@ def _graph(model: Model) -> Graph:
 
     ports = [of([port.tensor for port in side]) for side in (model.inputs, model.outputs)]
     graph = Graph(model.name, ports[0], ports[1], (), values)
-    return _apart(replace(graph, nodes=tuple(_node(op, of(op.inputs), of(op.outputs), graph) for op in model.ops)))
-
-
-def _apart(graph: Graph) -> Graph:
-    """Case 9."""
-    nodes: list[Node] = []
-    values = dict(graph.values)
-    for node in graph.nodes:
-        if not isinstance(node.params, ConvAddParams):
-            nodes.append(node)
-            continue
-        other, y = graph[node.inputs[0]], graph[node.outputs[0]]
-        if (_quant(other).bits, _quant(y).bits) != (8, 8) or _quant(other).exponents != _quant(y).exponents:
-            why = (node.name, node.op, "a sum of other widths or grids than int8 on one", "")
-            raise UnsupportedModel([why], hint="export the ONNX model that was converted")
-        made = f"{node.outputs[0]}~products"
-        quant = Quant(16, _quant(y).exponents, INT_MIN[16], INT_MAX[16])
-        values[made] = replace(y, name=made, quant=quant, origin=y.origin - other.origin)
-        params = Conv2DParams(**asdict(node.params))
-        nodes.append(Node("conv2d", node.name, node.inputs[1:], (made,), params))
-        nodes.append(Node("add", f"{node.name}~sum", (made, other.name), node.outputs, AddParams()))
-    return replace(graph, nodes=tuple(nodes), values=values)
+    return replace(graph, nodes=tuple(_node(op, of(op.inputs), of(op.outputs), graph) for op in model.ops))
 
 
 def _node(op: FileOp, inputs: tuple[str, ...], outputs: tuple[str, ...], graph: Graph) -> Node:

@@ -22,7 +22,6 @@ class Weighted(Op):
     """
 
     clamps = True
-    layer = 0
     spreads: ClassVar[bool] = False
     constants = (2, 2)
 

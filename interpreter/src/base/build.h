@@ -76,12 +76,6 @@
 #define NMP_CONV_HARD 1
 #endif
 
-/* Convolutions with the other operand of a residual sum: 0: none; 1: of int8, where y is on the grid of that operand,
- * but depthwise ones; 2: all. */
-#ifndef NMP_CONV_ADD
-#define NMP_CONV_ADD 2
-#endif
-
 /* 1: inputs may be states. */
 #ifndef NMP_STATES
 #define NMP_STATES 1

@@ -55,7 +55,7 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
   op->model = m;
   op->table = table;
   op->input_at = input_at;
-  for (uint32_t k = 0; k < op->input_count && k < NMP_OP_INPUTS; k++) {
+  for (uint32_t k = 0; k < op->input_count && k < NMP_OP_INPUTS_MAX; k++) {
     nmp_model_tensor(m, (uint32_t)fb_int_element(inputs, k), &op->in[k]);
   }
   nmp_model_tensor(m, nmp_model_output_of(m, i), &op->out[0]);

@@ -220,7 +220,7 @@ static uint64_t work_of(const nmp_op_type *type, const nmp_op *op) {
   if (type->work) {
     return type->work(op);
   }
-  for (uint32_t k = 0; k < op->input_count && k < NMP_OP_INPUTS; k++) {
+  for (uint32_t k = 0; k < op->input_count && k < NMP_OP_INPUTS_MAX; k++) {
     work += op->in[k].size;
   }
   return work;
@@ -233,7 +233,7 @@ static nmp_rule check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *
   if (kind >= NMP_OP_KINDS) {
     return NMP_RULE(NMP_E_UNKNOWN_OP, "op number", kind, NMP_OP_KINDS - 1);
   }
-  const nmp_op_type *type = kind < nmp_op_table_size ? nmp_op_table[kind] : NULL;
+  const nmp_op_type *type = nmp_op_table[kind];
   if (type == NULL) {
     return NMP_RULE(NMP_E_NOT_BUILT, "op number", kind, 0);
   }

@@ -73,8 +73,7 @@ int nmp_spend(nmp_needs *needs, uint64_t steps);
 nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule);
 
 /* op_table.c: by kind; NULL for an op that this build leaves out. */
-extern const nmp_op_type *const nmp_op_table[];
-extern nmp_decode_fn *const nmp_op_decode[];
-extern const uint8_t nmp_op_table_size;
+extern const nmp_op_type *const nmp_op_table[NMP_OP_KINDS];
+extern nmp_decode_fn *const nmp_op_decode[NMP_OP_KINDS];
 
 #endif

@@ -7,7 +7,5 @@ NMP_BUILD_OPS(DECLARE)
 
 #define DECODE(name, NAME) [NMP_OP_##NAME] = nmp_##name##_decode,
 
-/* No longer than the last kind of the build asks for. */
-const nmp_op_type *const nmp_op_table[] = {NMP_BUILD_OPS(ENTRY)};
-nmp_decode_fn *const nmp_op_decode[] = {NMP_BUILD_OPS(DECODE)};
-const uint8_t nmp_op_table_size = sizeof(nmp_op_table) / sizeof(nmp_op_table[0]);
+const nmp_op_type *const nmp_op_table[NMP_OP_KINDS] = {NMP_BUILD_OPS(ENTRY)};
+nmp_decode_fn *const nmp_op_decode[NMP_OP_KINDS] = {NMP_BUILD_OPS(DECODE)};

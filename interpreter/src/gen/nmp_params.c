@@ -219,16 +219,3 @@ void nmp_sum_lookup_decode(const uint8_t *table, union nmp_params *params) {
   p->pieces = fb_i32(table, 2, 0);
   p->groups = fb_i32(table, 3, 1);
 }
-
-void nmp_conv_add_decode(const uint8_t *table, union nmp_params *params) {
-  nmp_conv_add_params *p = &params->conv_add;
-  p->stride_h = fb_i32(table, 0, 1);
-  p->stride_w = fb_i32(table, 1, 1);
-  p->dilation_h = fb_i32(table, 2, 1);
-  p->dilation_w = fb_i32(table, 3, 1);
-  p->pad_top = fb_i32(table, 4, 0);
-  p->pad_left = fb_i32(table, 5, 0);
-  p->pad_bottom = fb_i32(table, 6, 0);
-  p->pad_right = fb_i32(table, 7, 0);
-  p->groups = fb_i32(table, 8, 1);
-}

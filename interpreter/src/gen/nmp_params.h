@@ -37,8 +37,7 @@
   X(grid_sample, GRID_SAMPLE) \
   X(gather_elements, GATHER_ELEMENTS) \
   X(mul_offset, MUL_OFFSET) \
-  X(sum_lookup, SUM_LOOKUP) \
-  X(conv_add, CONV_ADD)
+  X(sum_lookup, SUM_LOOKUP)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -73,8 +72,7 @@ enum nmp_op_kind {
   NMP_OP_GATHER_ELEMENTS = 30,
   NMP_OP_MUL_OFFSET = 31,
   NMP_OP_SUM_LOOKUP = 32,
-  NMP_OP_CONV_ADD = 33,
-  NMP_OP_KINDS = 34
+  NMP_OP_KINDS = 33
 };
 
 typedef struct nmp_conv2d_params {
@@ -274,18 +272,6 @@ typedef struct nmp_sum_lookup_params {
   int32_t groups;
 } nmp_sum_lookup_params;
 
-typedef struct nmp_conv_add_params {
-  int32_t stride_h;
-  int32_t stride_w;
-  int32_t dilation_h;
-  int32_t dilation_w;
-  int32_t pad_top;
-  int32_t pad_left;
-  int32_t pad_bottom;
-  int32_t pad_right;
-  int32_t groups;
-} nmp_conv_add_params;
-
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -319,7 +305,6 @@ union nmp_params {
   nmp_gather_elements_params gather_elements;
   nmp_mul_offset_params mul_offset;
   nmp_sum_lookup_params sum_lookup;
-  nmp_conv_add_params conv_add;
 };
 
 /* Reads the parameters of an op of some kind from its verified table in the file. */
@@ -356,6 +341,5 @@ nmp_decode_fn nmp_grid_sample_decode;
 nmp_decode_fn nmp_gather_elements_decode;
 nmp_decode_fn nmp_mul_offset_decode;
 nmp_decode_fn nmp_sum_lookup_decode;
-nmp_decode_fn nmp_conv_add_decode;
 
 #endif

@@ -52,11 +52,6 @@ void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int nar
 /* The result of a sum that started at 0, to an address in y. Rare, so it is compiled for size. */
 __attribute__((cold)) void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y);
 
-/* What is added to a result: what its place in y holds. */
-static inline int32_t held(const nmp_conv *c, const uint8_t *y) {
-  return nmp_conv_adds(c) ? *(const int8_t *)y : 0;
-}
-
 /* An int16 result, clipped to c's range. */
 void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y);
 
@@ -84,8 +79,8 @@ static inline uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
 
 DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, int32_t v2, int32_t v3, int n,
                     uint8_t *y, size_t step) {
-#define TO_POSITIVE8(v, to) *(int8_t *)(to) = (int8_t)dsp_positive8((v) + held(c, to))
-#define TO_INT8(v, to) *(int8_t *)(to) = (int8_t)dsp_int8((v) + held(c, to))
+#define TO_POSITIVE8(v, to) *(int8_t *)(to) = (int8_t)dsp_positive8(v)
+#define TO_INT8(v, to) *(int8_t *)(to) = (int8_t)dsp_int8(v)
 #define TO_POSITIVE16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_positive16(v)
 #define TO_INT16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_int16(v)
 #define TO_OTHER(v, to) nmp_conv_dsp_clip(c, v, to)

@@ -44,10 +44,10 @@ typedef struct channels {
   ptrdiff_t w_step; /* from the end of what was read of a row to the next row */
 } channels;
 
-/* `left` channels of four pixels to bytes: 36 instructions besides the products, and 8 where y holds what is added. [n]
- * is the address of the channels, but within the inner loop, where it counts.
+/* `left` channels of four pixels to bytes: 36 instructions besides the products. [n] is the address of the channels,
+ * but within the inner loop, where it counts.
  */
-#define BYTES_4(name, ADD, SATURATE)                                                                                 \
+#define BYTES_4(name, SATURATE)                                                                                      \
   static void name(channels *these, const uint8_t *w) {                                                              \
     int32_t a, b, c, d;                                                                                              \
     const uint32_t *x;                                                                                               \
@@ -67,9 +67,8 @@ typedef struct channels {
                      "asr %[a], %[a], r2\n"                                                                        \
                      "asr %[b], %[b], r2\n"                                                                        \
                      "asr %[c], %[c], r2\n"                                                                        \
-                     "asr %[d], %[d], r2\n"                                                                        \
-                     "ldrd r3, r4, [%[n], #20]\n" ADD                                                              \
-                     SATURATE("a") SATURATE("b") SATURATE("c") SATURATE("d")                                       \
+                     "asr %[d], %[d], r2\n" SATURATE("a") SATURATE("b") SATURATE("c") SATURATE("d")                \
+                     "ldrd r3, r4, [%[n], #20]\n"                                                                  \
                      "strb %[a], [r1]\n"                                                                           \
                      "strb %[b], [r1, r3]\n"                                                                       \
                      "strb %[c], [r1, r3, lsl #1]\n"                                                               \
@@ -90,23 +89,8 @@ typedef struct channels {
 #define TO_INT8(sum) "ssat %[" sum "], #8, %[" sum "]\n"
 #define TO_POSITIVE8(sum) "usat %[" sum "], #7, %[" sum "]\n"
 
-#define ADD_NOTHING ""
-#define ADD_HELD                 \
-  "ldrsb r2, [r1]\n"             \
-  "add %[a], r2\n"               \
-  "ldrsb r2, [r1, r3]\n"         \
-  "add %[b], r2\n"               \
-  "ldrsb r2, [r1, r3, lsl #1]\n" \
-  "add %[c], r2\n"               \
-  "add r2, r1, r3\n"             \
-  "ldrsb r2, [r2, r3, lsl #1]\n" \
-  "add %[d], r2\n"
-
-BYTES_4(int8_4, ADD_NOTHING, TO_INT8)
-BYTES_4(positive8_4, ADD_NOTHING, TO_POSITIVE8)
-#if NMP_CONV_ADD /* one for both ranges: the lowest is raised behind it */
-BYTES_4(add_int8_4, ADD_HELD, TO_INT8)
-#endif
+BYTES_4(int8_4, TO_INT8)
+BYTES_4(positive8_4, TO_POSITIVE8)
 
 /* 8 instructions for 8 products */
 DSP_INLINE void times2(int32_t sum[2], const uint32_t *x, const uint8_t *w, size_t n) {
@@ -210,15 +194,7 @@ void nmp_conv_dsp_four(const nmp_conv *c, const ends *e, const uint32_t *x, size
                       .y_step = c->out,
                       .left = quick,
                       .w_step = (ptrdiff_t)k - (ptrdiff_t)(4 * groups)};
-    const uint8_t *w = (const uint8_t *)c->w + e->first * k;
-#if NMP_CONV_ADD
-    if (c->adds) {
-      add_int8_4(&these, w);
-    } else
-#endif
-    {
-      (e->mode == INT8 ? int8_4 : positive8_4)(&these, w);
-    }
+    (e->mode == INT8 ? int8_4 : positive8_4)(&these, (const uint8_t *)c->w + e->first * k);
   }
   if (quick < count) {
     narrow(c, e, x, quick, count, pixel, 4);

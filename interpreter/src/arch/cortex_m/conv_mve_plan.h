@@ -78,11 +78,6 @@ static inline int nmp_mve_claims(const nmp_conv *c) {
   return nmp_mve_stays_out(c);
 }
 
-/* conv_mve_narrow.c adds what y holds. */
-static inline int nmp_mve_adds(const nmp_conv *c) {
-  return !nmp_mve_is_by_eight(c) && !(nmp_x_wide(c) | nmp_w_wide(c));
-}
-
 size_t nmp_mve_scratch(const nmp_conv *c);
 
 #endif

@@ -23,7 +23,7 @@ static size_t row_bytes(const nmp_tensor *t) {
 
 /* A convolution of several rows that can be computed row by row, with few weights. */
 static int is_by_rows(const nmp_op *op, nmp_conv_call *call) {
-  if (op->type->run != nmp_conv_run) {
+  if (op->type->conv == NULL) {
     return 0;
   }
   *call = nmp_conv_decide(op);
@@ -46,7 +46,7 @@ static int goes_by_rows(const nmp_op *op, int32_t rows) {
 static int reads(const nmp_model *m, uint32_t op, uint32_t tensor) {
   const fb_vector inputs = fb_op_inputs(fb_element(m->ops, op));
   int found = 0;
-  for (uint32_t k = 0; k < inputs.count && k < NMP_OP_INPUTS; k++) {
+  for (uint32_t k = 0; k < inputs.count && k < NMP_OP_INPUTS_MAX; k++) {
     found |= (uint32_t)fb_int_element(inputs, k) == tensor;
   }
   return found;
@@ -159,7 +159,7 @@ static int is_late(const nmp_op *ops, uint32_t count) {
   const nmp_tensor *y = &ops[count - 1].out[0];
   int late = 0;
   for (uint32_t i = 0; i < count; i++) {
-    for (uint32_t k = 0; k < ops[i].input_count && k < NMP_OP_INPUTS; k++) {
+    for (uint32_t k = 0; k < ops[i].input_count && k < NMP_OP_INPUTS_MAX; k++) {
       const nmp_tensor *x = &ops[i].in[k];
       const int same =
           i > 0 && x->offset == y->offset && nmp_tensor_bytes(x) == nmp_tensor_bytes(y) && has_rows(x, y->shape[1]);

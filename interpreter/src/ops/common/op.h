@@ -9,8 +9,7 @@
 #include "kernels/kernels.h"
 #include "nmp.h"
 
-#define NMP_OP_INPUTS_MAX 5 /* of ops with a fixed number; concat reads them through nmp_op.input_at */
-#define NMP_OP_INPUTS (NMP_OP_INPUTS_MAX - !NMP_CONV_ADD) /* of the ops of this build */
+#define NMP_OP_INPUTS_MAX 4 /* of ops with a fixed number; concat reads them through nmp_op.input_at */
 
 typedef struct nmp_tensor {
   void *data; /* constants are never written */
@@ -32,7 +31,7 @@ typedef struct nmp_op_type nmp_op_type;
 struct nmp_op {
   const nmp_op_type *type;
   uint32_t input_count, output_count;
-  nmp_tensor in[NMP_OP_INPUTS]; /* the first ones */
+  nmp_tensor in[NMP_OP_INPUTS_MAX]; /* the first ones */
   nmp_tensor out[1];
   union nmp_params params;
   const void *model, *table;                                     /* for input_at */

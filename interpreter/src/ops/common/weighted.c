@@ -41,9 +41,6 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   c->w_wide = NMP_WIDE_WEIGHT(w->bits);
   c->y_wide = NMP_WIDE(y->bits);
   c->bias_bits = b->bits;
-#if NMP_CONV_ADD
-  c->adds = 0;
-#endif
   c->x = x->data;
   c->w = w->data;
   c->bias = b->data;
