@@ -12,7 +12,7 @@ from nmpconv.graph import reference
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.case import Operand, grid, integers, single
-from nmpconv.ops.function import FUNCTIONS
+from nmpconv.ops.function import FUNCTIONS, is_steep
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.lrn import LrnParams
 from nmpconv.ops.normalize import NormalizeParams, spare_bits
@@ -178,3 +178,9 @@ def test_a_constant_operand_keeps_16_bits() -> None:
         assert value.quant == grid(16, expected)
         assert value.data is not None
         assert np.abs(value.data * 2.0**expected - data).max() <= 2.0 ** (expected - 1)
+
+
+@pytest.mark.parametrize(("exponent", "steep"), [(0.0, False), (0.5, True), (-1.0, True), (1.5, False)])
+def test_powers_below_1_are_steep(exponent: float, steep: bool) -> None:
+    """A power of 0 has no numbers among its steps."""
+    assert [is_steep(step) for step in LookupParams("power", alpha=exponent).steps()] == [steep]

@@ -8,7 +8,8 @@
 
 /* The portable loops have the same instructions here. */
 #define REST(name) nmp_##name
-/* Mixed widths are left to them: what is sent over a network is to be small. */
+/* Mixed widths and resizes are left to them: what is sent over a network is to be small. */
+#define SMALL_RESIZES
 #define EACH_WIDTHS(K) K(8x8to8, 0, 0, 0) K(16x16to16, 1, 1, 1)
 
 #include "arch/wasm/vector128.inc"
