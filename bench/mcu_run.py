@@ -27,8 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FIRMWARE = ROOT / "interpreter" / "firmware"
 
 SECONDS = 600
-# Objects of the program that are not the bundle's.
-RIM = re.compile(r"/(measure|boards/\w[\w/-]*)\.o$")
+RIM = ("measure.o", "boards/")  # objects of the program that are not the bundle's
 PLACED = re.compile(r"^ (\.[\w.$-]+)\s+0x[0-9a-f]+\s+(0x[0-9a-f]+)\s+(\S+)$")
 KEPT = (".text", ".rodata", ".srodata", ".data", ".sdata")
 
@@ -62,14 +61,15 @@ def program(board: str, path: Path, out: Path) -> tuple[Path, Path]:
 
 
 def flash(linked: Path) -> int:
-    """Bytes of code and constants but for those of the rim."""
+    """Bytes of code and constants but for those of the rim. linked: the map, beside the folder with the objects."""
     text = linked.read_text().partition("Linker script and memory map")[2]
     text = re.sub(r"\n (\.\S+)\n +0x", r"\n \1 0x", text)  # a long name has a line of its own
     kept: Counter[str] = Counter()
     for line in text.splitlines():
         if (found := PLACED.match(line)) and found[1].startswith(KEPT):
             kept[found[3]] += int(found[2], 16)
-    return sum(size for name, size in kept.items() if not RIM.search(name))
+    rim = tuple(f"{linked.resolve().with_suffix('')}/{part}" for part in RIM)
+    return sum(size for name, size in kept.items() if not name.startswith(rim))
 
 
 def said(board: str, elf: Path, memory: Path) -> dict[str, str]:

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import onnx
@@ -22,6 +23,7 @@ from nmpconv.base.files import read_file
 from nmpconv.data.images import CHANNELS
 from nmpconv.data.in_memory import WHERE, pair
 from nmpconv.errors import InputError, NmpError, UsageError
+from nmpconv.frontend.read import hint_for
 from nmpconv.runtime.ports import as_array
 
 Names = tuple[Sequence[str] | None, Sequence[str] | None]
@@ -109,7 +111,12 @@ def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any
 
 def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
     """program: of torch.export, or the file of one."""
-    file = BytesIO(read_file(program)) if isinstance(program, str | Path) else None
+    file = None
+    if isinstance(program, str | Path):
+        data = read_file(program)
+        if _is_saved_module(data):
+            raise InputError("not a program of torch.export", where=where, hint=hint_for(data))
+        file = BytesIO(data)
     for package in ("torch", "onnxscript"):  # the exporter of programs is written with the second
         if find_spec(package) is None:
             what = f"a program of torch.export needs {package}, which is not installed"
@@ -119,9 +126,11 @@ def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
     options: dict[str, Any] = {"dynamo": True, "external_data": False, "verbose": False}
     for key, given in zip(("input_names", "output_names"), names, strict=True):
         options |= {key: list(given)} if given else {}
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # it tells what else could be installed
+    # They tell what else could be installed, and the stack of an error that is told below.
+    loggers = [logging.getLogger(f"torch.{name}") for name in ("onnx", "export")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -135,7 +144,19 @@ def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
             hint="torch.export.save of the installed torch writes such a file",
         ) from error
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+def _is_saved_module(data: bytes) -> bool:
+    """Checks for a ZIP of torch.save, or TorchScript, whose pickle torch is not to open."""
+    try:
+        names = ZipFile(BytesIO(data)).namelist()
+    except BadZipFile:
+        return False
+    # Weights of a program are such ZIPs, too, and of a file that was cut short Python may read one of them.
+    is_program = b"/archive_format" in data
+    return not is_program and any(name.count("/") == 1 and name.endswith("/data.pkl") for name in names)
 
 
 def _example(data: Mapping[str, Any]) -> NDArray[Any] | None:

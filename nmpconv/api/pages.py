@@ -82,8 +82,8 @@ def page(file: NmpFile, *, decoder: Decoder | None = None) -> str:
     They are dropped, chosen, or taken by the camera or the microphone. file: a path, bytes, or what `nmpconv.convert`
     returned, with one input: an image whose preprocessing is in the file, or sound whose front end is. decoder: how
     boxes that are drawn are read from a detector's outputs, as of `nmpconv.evaluate`. The outputs there are, byte for
-    byte, those of `nmpconv.load` on the same pixels or samples. Needs the interpreter as WebAssembly: a wheel has it;
-    else the first page compiles it by PyPI's ziglang and make, in seconds.
+    byte, those of `nmpconv.load` on the same pixels or frames of sound. Needs the interpreter as WebAssembly: a wheel
+    has it; else the first page compiles it by PyPI's ziglang and make, in seconds.
     Raises ModelError, InputError, UsageError, DeviceError.
     """
     check(page, {"decoder": decoder})

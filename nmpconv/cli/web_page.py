@@ -25,7 +25,7 @@ def command(
 
     Pictures are dropped, chosen or taken by the camera, sounds dropped, chosen or heard by the microphone; classes, a
     mask or boxes, and milliseconds are shown. The page opens without a network or a server. Its outputs are, byte for
-    byte, those of a board on the same pixels or samples.
+    byte, those of a board on the same pixels or frames of sound.
 
     \b
     Examples:

@@ -28,7 +28,10 @@ OTHERS = (
 # What torch writes is ZIP files; names in them tell which.
 OF_TORCH = (
     (b"/code/__torch__", "this is TorchScript; torch.onnx.export of the module in Python makes ONNX of it"),
-    (b"/archive_format", "this is a program of torch.export; `nmpconv convert` reads it if its name ends in .pt2"),
+    (
+        b"/archive_format",
+        "this is a program of torch.export; only `nmpconv convert` reads it, where its name ends in .pt2",
+    ),
     (
         b"/data.pkl",
         "this is what torch.save writes: parameters, or a module, and no graph; build the module in Python, then "
@@ -82,7 +85,7 @@ def _parsed(data: bytes, where: str) -> onnx.ModelProto:
         model.ParseFromString(data)
     except Exception as error:  # protobuf raises DecodeError; which protobuf is onnx's business
         raise InputError(
-            "not an ONNX model, or one that is damaged or cut short", where=where, hint=_hint(data)
+            "not an ONNX model, or one that is damaged or cut short", where=where, hint=hint_for(data)
         ) from error
     return model
 
@@ -113,7 +116,7 @@ def opset(model: onnx.ModelProto, where: str) -> int:
     return versions[0]
 
 
-def _hint(data: bytes) -> str:
+def hint_for(data: bytes) -> str:
     """Advice for bytes that are no ONNX model."""
     if data.startswith(b"PK") and (of_torch := next((words for mark, words in OF_TORCH if mark in data), "")):
         return of_torch

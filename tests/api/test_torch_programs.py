@@ -70,7 +70,7 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     [
         ("net/data.pkl", "parameters, or a module, and no graph"),
         ("net/code/__torch__/net.py", "TorchScript"),
-        ("net/archive_format", r"name ends in \.pt2"),
+        ("net/archive_format", r"only `nmpconv convert` reads it"),
         ("config.json", "ZIP file"),
     ],
 )
@@ -83,3 +83,34 @@ def test_other_files_of_torch_are_refused_unopened(member: str, words: str, tmp_
     with pytest.raises(InputError, match="not an ONNX model") as caught:
         nmpconv.convert(path, X)
     assert re.search(words, str(caught.value.hint))
+
+
+@pytest.mark.parametrize("member", ["net/data.pkl", "data.pkl", "net/data/weights/0"])
+def test_pickles_that_call_themselves_programs(
+    member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What torch.save writes is refused before torch is asked for; what may be a program is not."""
+    path = tmp_path / "net.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, b"\x80\x04.")
+    monkeypatch.setattr(models, "find_spec", lambda name: None)
+    if member == "net/data.pkl":
+        with pytest.raises(InputError, match=r"not a program of torch\.export") as caught:
+            nmpconv.convert(path, X)
+        assert "no graph" in str(caught.value.hint) and caught.value.where == str(path)
+    else:
+        with pytest.raises(UsageError, match="needs torch"):
+            nmpconv.convert(path, X)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_torch_is_silent_of_a_damaged_program(program: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    path = tmp_path / "net.pt2"
+    torch.export.save(program, path)
+    path.write_bytes(path.read_bytes()[:-200])
+    capfd.readouterr()
+    with pytest.raises(InputError, match="torch cannot read"):
+        nmpconv.convert(path, X)
+    assert capfd.readouterr().err == ""

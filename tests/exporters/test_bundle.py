@@ -159,7 +159,7 @@ def test_as_a_package_and_a_subdirectory(model: Path, tmp_path: Path, need_tool:
     """The example alone; the interpreter alone, installed, in another project."""
     cmake = need_tool("cmake")
     folder, build = unpack(model, tmp_path / "bundle"), tmp_path / "build"
-    plain = "-DCMAKE_BUILD_TYPE=Debug"  # a third of the time
+    plain = "-DCMAKE_BUILD_TYPE=Debug"  # in less time
     subprocess.run([cmake, "-S", folder, "-B", build, plain], check=True, capture_output=True)
     subprocess.run([cmake, "--build", build], check=True, capture_output=True)
     assert output([str(build / "test_vector")]).endswith(RAN)

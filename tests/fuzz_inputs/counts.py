@@ -1,4 +1,4 @@
-"""How often everything was fuzzed: `counts.csv` has the runs that were recorded, docs/results.md their sums."""
+"""Counts of fuzzing: `counts.csv` has the runs that were recorded, docs/results.md their sums."""
 
 from __future__ import annotations
 

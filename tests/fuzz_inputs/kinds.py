@@ -161,7 +161,7 @@ def _archives(folder: Path) -> dict[str, list[bytes]]:
 
 
 def _applied_recipes(folder: Path) -> dict[str, list[bytes]]:
-    """Of names that the model has, and patterns of them."""
+    """Recipes with names that the model has, and with patterns of them."""
     (folder / "model.onnx").write_bytes(build(NETS[0], 13).SerializeToString())
     return {"toml": [text.encode() for text in (RECIPE.replace("conv2d", "a"), NAMED)]}
 

@@ -89,7 +89,7 @@ def _native(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _ask(folder: Path, data: bytes, given: bytes) -> dict[str, dict]:
-    """What each level answers."""
+    """Answers of the levels, by name."""
     node, number = start(folder), next(NUMBERS)
     assert node.stdin is not None and node.stdout is not None
     asked = {"number": number, "file": base64.b64encode(data).decode(), "given": base64.b64encode(given).decode()}

@@ -10,7 +10,7 @@ import pytest
 from c_core import WARNINGS
 
 pytestmark = pytest.mark.slow
-QUICK = ("-std=c99", "-O0", "-fno-sanitize=undefined")  # the same warnings in a quarter of the time
+QUICK = ("-std=c99", "-O0", "-fno-sanitize=undefined")  # no warning of clang needs optimization
 # The first bytes of a program and where its processor stands in it: PE tells its own start at 0x3c.
 X86_64_PE, ARM64_MACHO = 0x8664, 0x0100000C
 MACHO = b"\xcf\xfa\xed\xfe"

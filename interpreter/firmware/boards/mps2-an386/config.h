@@ -2,15 +2,10 @@
 #ifndef NMP_BOARD_CONFIG_H
 #define NMP_BOARD_CONFIG_H
 
+#include "mps2.h"
+
 #define BOARD "mps2-an386"
 #define CPU "Cortex-M4"
-#define CLOCK_HZ 25000000u
-#define UART 0x40004000u
-#define RING 4096u
-#define UART_RX_IRQ 0
 #define MODEL_ADDRESS 0x21000000u
-#define MODEL_BYTES 0x1000000u
-#define ARENA_ADDRESS 0x20010000u
-#define ARENA_BYTES 0x3F0000u
 
 #endif
