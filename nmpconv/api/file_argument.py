@@ -23,10 +23,10 @@ def data_of(model: NmpFile) -> bytes:
     return read_file(model) if isinstance(model, str | Path) else bytes(model)
 
 
-def contents_of(model: NmpFile) -> Model:
-    """The contents of a file. Raises InputError, UsageError, ModelError, which names a path that was given."""
-    _check(model)
-    return read(model if isinstance(model, str | Path) else bytes(model))
+def contents_of(model: NmpFile) -> tuple[bytes, Model]:
+    """The bytes of a file and what is in it. Raises InputError, UsageError, ModelError, which names a given path."""
+    data = data_of(model)
+    return data, read(data, where=str(model) if isinstance(model, str | Path) else "")
 
 
 def net_of(model: NmpFile | Net, cpu: str | None, threads: int | None) -> Net:

@@ -53,12 +53,11 @@ def inspect(model: NmpFile, *, target: Target | None = None) -> Inspected:
     check(inspect, {"target": target})
     from nmpconv.runtime import costs  # it knows the ops, and with them onnx
 
-    data = data_of(model)
-    found = contents_of(model)
+    data, contents = contents_of(model)
     wanted = targets.TARGETS if target is None else (target,)
     ram = tuple(targets.needs(data, name) for name in wanted)
     instructions = {n: tuple(costs.estimated(data, n)) for n in wanted if n in targets.MICROCONTROLLERS}
-    return Inspected(found, ram, memory(found, targets.scratch(data, target)), instructions)
+    return Inspected(contents, ram, memory(contents, targets.scratch(data, target)), instructions)
 
 
 @overload

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmpconv.api.file_argument import NmpFile, contents_of, data_of, sources
+from nmpconv.api.file_argument import NmpFile, contents_of, sources
 from nmpconv.api.keyword_checks import check, forgiving
 from nmpconv.api.models import on_disk
 from nmpconv.base.progress import Progress, reporter, silent
@@ -87,8 +87,8 @@ def page(file: NmpFile, *, decoder: Decoder | None = None) -> str:
     Raises ModelError, InputError, UsageError, DeviceError.
     """
     check(page, {"decoder": decoder})
-    content, name = data_of(file), Path(file).stem if isinstance(file, str | Path) else "model"
-    model = contents_of(file)
+    content, model = contents_of(file)
+    name = Path(file).stem if isinstance(file, str | Path) else "model"
     detection = None
     if decoder is not None:
         _, *size, _ = model.tensors[browser.image(model, name).tensor].shape
@@ -106,7 +106,7 @@ def _subject(
     time: bool,
     progress: Progress,
 ) -> Subject:
-    content, model = data_of(file), contents_of(file)
+    content, model = contents_of(file)
     net = load(content) if data is not None or time else None
     judged = Judged()
     if net is not None and data is not None:
@@ -147,8 +147,7 @@ def of_conversion(
         judged = judge(net, data, model, SAMPLES, progress)
     subject = of_file(
         name,
-        converted.data,
-        contents_of(converted),
+        *contents_of(converted),
         report=converted.report,
         bars={**judged.bars, **observed(converted)},
         judged=judged,

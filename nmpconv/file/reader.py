@@ -140,13 +140,16 @@ class Model:
         return found if isinstance(found, dict) else {}
 
 
-def read(source: Path | str | bytes | memoryview, *, verified: bool = False) -> Model:
+def read(source: Path | str | bytes | memoryview, *, verified: bool = False, where: str = "") -> Model:
     """The model of a path or of a file's bytes. Raises InputError (unreadable) or ModelError (refused).
 
     Ops of a later version are shown as they are. verified: the interpreter has taken the file; what runs files has no
-    ops of Python.
+    ops of Python. where: the name of bytes in an error.
     """
-    data = source if isinstance(source, bytes | memoryview) else read_file(source)
+    if isinstance(source, bytes | memoryview):
+        data = source
+    else:
+        data, where = read_file(source), str(source)
     try:
         root = unpack(data)
         if not verified:
@@ -155,9 +158,9 @@ def read(source: Path | str | bytes | memoryview, *, verified: bool = False) -> 
             semantics.verify(root, data, unknown=True)
         return _model(root, len(data))
     except ModelError as error:
-        if data is source:
+        if not where:
             raise
-        raise ModelError(error.message, where=str(source), hint=error.hint, status=error.status) from error
+        raise ModelError(error.message, where=where, hint=error.hint, status=error.status) from error
 
 
 class Names(NamedTuple):

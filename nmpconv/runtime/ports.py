@@ -170,9 +170,9 @@ def on_grid(x: NDArray[Any], exponent: int, lo: int, hi: int, dtype: str) -> NDA
     """`fixed_point.quantize` in ``dtype``; of float32 in C, in float32, where it is exact for 16 bits."""
     if x.dtype != np.float32 or np.dtype(dtype).itemsize > 2 or abs(exponent) > NORMAL:
         return fixed_point.quantize(x, exponent, lo, hi).astype(dtype)
-    found = np.empty(x.shape, dtype)
-    _nmp.on_grid(np.ascontiguousarray(x).ravel(), 2.0**-exponent, lo, hi, found.reshape(-1))
-    return found
+    integers = np.empty(x.shape, dtype)
+    _nmp.on_grid(np.ascontiguousarray(x).ravel(), 2.0**-exponent, lo, hi, integers.reshape(-1))
+    return integers
 
 
 class Outputs(list[NDArray[Any]]):

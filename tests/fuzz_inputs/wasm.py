@@ -83,9 +83,9 @@ def _native(data: bytes) -> tuple[bytes, bytes]:
     """Bytes of all inputs, and those of all outputs by the portable kernels."""
     net, rng = load(data, cpu="portable", threads=1), np.random.default_rng(len(data))
     given = [rng.integers(-100, 100, (1, *port.shape)).astype(port.dtype) for port in net.inputs]
-    found = [np.empty((1, *port.shape), port.dtype) for port in net.outputs]
-    net.run_each(given, found, range(1))
-    return b"".join(x.tobytes() for x in given), b"".join(y.tobytes() for y in found)
+    outputs = [np.empty((1, *port.shape), port.dtype) for port in net.outputs]
+    net.run_each(given, outputs, range(1))
+    return b"".join(x.tobytes() for x in given), b"".join(y.tobytes() for y in outputs)
 
 
 def _ask(folder: Path, data: bytes, given: bytes) -> dict[str, dict]:

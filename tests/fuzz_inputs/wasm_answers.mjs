@@ -26,7 +26,7 @@ const answer = async (cpu, file, given) => {
 for await (const line of createInterface({ input: process.stdin })) {
   const { number, file, given } = JSON.parse(line);
   const [bytes, inputs] = [file, given].map((text) => Buffer.from(text, "base64"));
-  const found = { number };
-  for (const cpu of await levels(code)) found[cpu] = await answer(cpu, bytes, inputs);
-  console.log(JSON.stringify(found));
+  const answers = { number };
+  for (const cpu of await levels(code)) answers[cpu] = await answer(cpu, bytes, inputs);
+  console.log(JSON.stringify(answers));
 }

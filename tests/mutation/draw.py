@@ -19,8 +19,8 @@ ASIDE = ("interpreter/src/gen/", "nmpconv/file/_schema.py", "nmpconv/ops/_all.py
 def files(root: Path, language: str) -> list[str]:
     """The sources that users run, but for ASIDE and those of other machines."""
     top, endings = ("nmpconv", (".py",)) if language == "python" else ("interpreter/src", (".c", ".h", ".inc"))
-    found = (path.relative_to(root).as_posix() for path in (root / top).rglob("*") if path.suffix in endings)
-    return sorted(file for file in found if not file.startswith(ASIDE) and (file.startswith(OURS) or ARCH not in file))
+    names = (path.relative_to(root).as_posix() for path in (root / top).rglob("*") if path.suffix in endings)
+    return sorted(file for file in names if not file.startswith(ASIDE) and (file.startswith(OURS) or ARCH not in file))
 
 
 def module(file: str) -> str:

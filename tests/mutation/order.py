@@ -33,8 +33,8 @@ def near(root: Path, file: str) -> list[str]:
     """Test files and folders in the order to run."""
     if file.startswith("interpreter/src/"):
         below = file.removeprefix("interpreter/src/")
-        found = next(tests for prefix, tests in NEAR_C.items() if below.startswith(prefix))
-        return [test for test in found if (root / test).exists()]
+        tests = next(tests for prefix, tests in NEAR_C.items() if below.startswith(prefix))
+        return [test for test in tests if (root / test).exists()]
     distances = _distances(root, file)
     folder = file.split("/")[1]
     ordered = sorted(distances, key=lambda test: _rank(test, file, distances[test]))

@@ -26,7 +26,7 @@ const listener = () => {
   let samples = new Float32Array(), frames = [];
   net.reset();
   return (more) => {
-    const all = new Float32Array(samples.length + more.length), found = [];
+    const all = new Float32Array(samples.length + more.length), calls = [];
     all.set(samples);
     all.set(more, samples.length);
     const fresh = framesOf(all);
@@ -34,23 +34,23 @@ const listener = () => {
     samples = all.slice(fresh.length * step);
     frames = frames.concat(fresh);
     if (hasStates) {
-      while (frames.length >= input.frames) found.push(call(frames.splice(0, input.frames)));
+      while (frames.length >= input.frames) calls.push(call(frames.splice(0, input.frames)));
     } else if (fresh.length && frames.length >= input.frames) {
       frames = frames.slice(-input.frames);
-      found.push(call(frames));
+      calls.push(call(frames));
     }
-    return found;
+    return calls;
   };
 };
 
 // Calls in a row with one best class; the score is the highest of them.
 const stretches = (calls) => {
-  const found = [];
+  const spans = [];
   calls.forEach((scores, i) => {
-    const [k] = ranking(scores, 1), same = found.at(-1)?.k === k ? found.pop() : { first: i, k, score: -Infinity };
-    found.push({ ...same, last: i, score: Math.max(same.score, scores[k]) });
+    const [k] = ranking(scores, 1), same = spans.at(-1)?.k === k ? spans.pop() : { first: i, k, score: -Infinity };
+    spans.push({ ...same, last: i, score: Math.max(same.score, scores[k]) });
   });
-  return found;
+  return spans;
 };
 
 const shapes = () => outputs.map((one) => [one.name, one.shape.join("x")]);
@@ -86,9 +86,9 @@ const draw = (samples) => {
 
 // What is no WAV file of whole numbers at the model's rate is decoded, and brought to that rate, by the browser.
 const samplesOf = async (blob) => {
-  const content = await blob.arrayBuffer(), found = wav(new Uint8Array(content));
+  const content = await blob.arrayBuffer(), file = wav(new Uint8Array(content));
   byId("note").textContent = "";
-  if (found?.rate === front.rate) return found.samples;
+  if (file?.rate === front.rate) return file.samples;
   const audio = await new OfflineAudioContext(1, 1, front.rate).decodeAudioData(content);
   byId("note").textContent = `The browser brought it to ${front.rate} Hz: nmpconv run takes WAV files of that rate alone.`;
   const channels = Array.from({ length: audio.numberOfChannels }, (_, c) => audio.getChannelData(c));
