@@ -40,7 +40,7 @@ class Cost:
 
 def room() -> tuple[int, int]:
     """Bytes that the board has for a file and for an arena."""
-    text = (FIRMWARE / "boards" / BOARD / "config.h").read_text()
+    text = "".join((FIRMWARE / "boards" / name).read_text() for name in (f"{BOARD}/config.h", "common/mps2.h"))
     model, arena = (re.search(rf"{what}_BYTES (0x[0-9A-F]+)u", text) for what in ("MODEL", "ARENA"))
     assert model is not None and arena is not None
     return int(model[1], 16), int(arena[1], 16)
