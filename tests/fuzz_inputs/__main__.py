@@ -44,6 +44,8 @@ def main() -> int:
         targets = []
     elif targets:
         given = {"NMP_MODELS": ":".join(map(str, native.models(asked.folder.absolute() / "models")))}
+        if not asked.coverage:
+            native.build(ROOT, asked.folder.absolute())
     failed = False
     for target in targets:
         failed |= not fuzz(target, asked, given)
@@ -67,7 +69,7 @@ def fuzz(target: native.Target, asked: argparse.Namespace, given: dict[str, str]
     place = native.corpus(target, folder / target.name)
     if asked.coverage:
         return True
-    program = native.build(ROOT, target, folder)
+    program = folder / f"fuzz_{target.name}"
     if asked.minimise:
         print(f"{target.name:9} {native.minimise(program, target, place, given)} inputs kept", flush=True)
         return True

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from c_core import C99, PORTABLE, SANITIZE, includes, sources
+from c_core import C99, PORTABLE, SANITIZE, compiled, library
 from op_cases import CASES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "hostile"))
@@ -34,6 +34,7 @@ CORPUS = Path(__file__).parent / "corpus"
 COMPILERS = ("clang-16", "clang-19", "clang")
 SECONDS_OF_AN_INPUT = 20
 MIB = 2048
+FUZZER = ("-fsanitize=fuzzer",)
 DONE = re.compile(r"Done (\d+) runs in (\d+) second")
 COVERING = "clang-19"
 OPS = "interpreter/src/ops/"
@@ -82,20 +83,17 @@ def compiler() -> str:
     return next((name for name in COMPILERS if shutil.which(name)), "")
 
 
-def build(
-    root: Path,
-    target: Target,
-    folder: Path,
-    flags: Sequence[str] = ("-fsanitize=fuzzer",),
-    name: str = "",
-    compiled_by: str = "",
-) -> Path:
-    """The program. It has portable kernels: those of other levels are compared with these by other tests."""
-    program, firmware = folder / (name or f"fuzz_{target.name}"), root / "interpreter" / "firmware"
-    own = [root / "interpreter" / "tests" / f"fuzz_{target.name}.c", *(firmware / part for part in target.own)]
-    every = [*C99, "-w", "-DNMP_LIBFUZZER", PORTABLE, *SANITIZE, *flags, *includes(root), f"-I{firmware}"]
-    subprocess.run([compiled_by or compiler(), *every, *own, *sources(root), "-lm", "-o", program], check=True)
-    return program
+def build(root: Path, folder: Path, flags: Sequence[str] = FUZZER, compiled_by: str = "") -> None:
+    """The programs fuzz_TARGET. They have portable kernels: other tests compare those of other levels with these."""
+    used, every = compiled_by or compiler(), (*C99, "-w", PORTABLE, *SANITIZE, *flags)
+    objects, firmware = folder / "objects", root / "interpreter" / "firmware"
+    shutil.rmtree(objects, ignore_errors=True)
+    objects.mkdir(parents=True)
+    compiled(root, objects, used, *every)
+    core = library(root, objects, used, every)
+    for name, target in TARGETS.items():
+        own = [root / "interpreter" / "tests" / f"fuzz_{name}.c", *(firmware / part for part in target.own)]
+        core.program(folder / f"fuzz_{name}", "-DNMP_LIBFUZZER", f"-I{firmware}", *own, "-lm")
 
 
 def models(folder: Path) -> list[Path]:
@@ -181,10 +179,11 @@ def coverage(root: Path, folder: Path, given: Mapping[str, str]) -> dict[str, Co
     Raises FileNotFoundError without clang 19 and its tools, which count conditions.
     """
     op_files(folder / "ops")
-    flags = ("-fsanitize=fuzzer", "-fprofile-instr-generate", "-fcoverage-mapping", "-fcoverage-mcdc", "-DNDEBUG")
+    flags = (*FUZZER, "-fprofile-instr-generate", "-fcoverage-mapping", "-fcoverage-mcdc", "-DNDEBUG")
+    build(root, folder / "covering", flags, COVERING)
     programs, profiles = [], []
     for target in TARGETS.values():
-        programs.append(build(root, target, folder, flags, f"cover_{target.name}", COVERING))
+        programs.append(folder / "covering" / f"fuzz_{target.name}")
         profiles.append(folder / f"{target.name}.profraw")
         env = {**os.environ, **given, "LLVM_PROFILE_FILE": str(profiles[-1])}
         places = [folder / target.name, *[folder / "ops"] * target.models]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_core import Once
 
 from fuzz_inputs import native, wasm
 from fuzz_inputs.kinds import KINDS, Kind
@@ -94,12 +95,13 @@ def test_what_is_wrong_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", native.TARGETS)
-def test_targets(name: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+def test_targets(name: str, root: Path, tmp_path: Path, need_tool: Callable[..., str], once: Once) -> None:
     need_tool(*native.COMPILERS)
     target = native.TARGETS[name]
     given = {"NMP_MODELS": ":".join(map(str, native.models(tmp_path / "models")))}
     place = native.corpus(target, tmp_path / name)
-    ran = native.run(native.build(root, target, tmp_path), target, place, NATIVE_SECONDS, given)
+    programs = once("fuzz", lambda folder: native.build(root, folder))
+    ran = native.run(programs / f"fuzz_{name}", target, place, NATIVE_SECONDS, given)
     assert not ran.failed
     assert ran.runs > 1000
 
