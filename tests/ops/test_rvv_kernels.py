@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from c_core import KERNELS, includes, sources
+from c_core import KERNELS, Once, compiled, library, sources
 
 TARGET = ["--target=riscv64-linux-gnu", "-march=rv64gcv", "-static"]
 pytestmark = pytest.mark.slow
@@ -15,20 +15,19 @@ LENGTHS = (128, 256, 512)
 Build = Callable[[str], Path]
 
 
-@pytest.fixture(scope="module")
-def build(root: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Build:
+@pytest.fixture
+def build(root: Path, tmp_path: Path, need_tool: Callable[..., str], once: Once) -> Build:
     """A program of interpreter/tests, with both levels in a table. Its intrinsics need clang 17 or newer."""
-    out = tmp_path_factory.mktemp("rvv")
     more = {"check_kernels": ["check_conv"], "board_convs": []}
+    flags = [*TARGET, "-std=c99", "-O2", "-DNMP_FIXED_CPU=0"]
 
     def make(name: str) -> Path:
         compiler = need_tool("clang-19", "clang-18", "clang-17")
         need_tool("riscv64-linux-gnu-ld")
-        folder = root / "interpreter"
-        own = [folder / "tests" / f"{part}.c" for part in (name, *more[name], "memory")]
-        flags = ["-std=c99", "-O2", "-DNMP_FIXED_CPU=0", *includes(root)]
-        subprocess.run([compiler, *TARGET, *flags, *own, *sources(root, *KERNELS), "-o", out / name], check=True)
-        return out / name
+        own = [root / "interpreter" / "tests" / f"{part}.c" for part in (name, *more[name], "memory")]
+        files = sources(root, *KERNELS)
+        folder = once("rvv", lambda folder: compiled(root, folder, compiler, *flags, files=files))
+        return library(root, folder, compiler, flags).program(tmp_path / name, *own)
 
     return make
 
