@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 KERNELS = ("base", "kernels", "conv", "arch", "dispatch.c")  # what computes, without files and ops
-C99 = ("-std=c99", "-D_POSIX_C_SOURCE=200112L", "-g", "-O1")
+C99 = ("-std=c99", "-D_POSIX_C_SOURCE=200112L", "-g1", "-O1")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 PORTABLE = "-DNMP_FIXED_CPU=1"
