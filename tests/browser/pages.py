@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import subprocess
-from html import unescape
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-# What a reader does: drops one file after the other; the page then holds what came of it.
+SECONDS = 240
+
+# Drops one file after the other, as a reader does, and posts what came of it.
 DRIVER = """
-<pre id="outcome"></pre><script type="module">
+<script type="module">
 const wait = (ready) => new Promise((done) => { const ask = () => (ready() ? done() : setTimeout(ask, 20)); ask(); });
 const found = [];
 await wait(() => window.nmp);
@@ -27,7 +28,7 @@ for (const content of %s) {
   const rows = [...document.querySelectorAll("#result tr")].map((row) => [...row.cells].map((one) => one.textContent));
   found.push({ time: time.textContent, failed: failed.textContent, rows, digests: await window.nmp.digest() });
 }
-document.getElementById("outcome").textContent = JSON.stringify(found);
+await fetch(%s, { method: "POST", mode: "no-cors", body: JSON.stringify(found) });
 </script>
 """
 
@@ -56,21 +57,24 @@ await fetch(%s, { method: "POST", mode: "no-cors", body: JSON.stringify({ ...fou
 def opened(chromium: str, folder: Path, page: str, files: list[Path], kind: str) -> list[dict[str, Any]]:
     """The outcome of each file, of a MIME type: texts, rows of the table, and digests of the outputs."""
     given = json.dumps([base64.b64encode(path.read_bytes()).decode() for path in files])
-    file = folder / "page.html"
-    file.write_text(page.replace("</body>", DRIVER % (given, json.dumps(kind)) + "</body>"), encoding="utf-8")
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000", "--dump-dom"]
-    command += [f"--user-data-dir={folder / 'chromium'}", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    outcome = re.search(r'<pre id="outcome">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert outcome is not None
-    assert outcome[1], done.stderr[-2000:]
-    found: list[dict[str, Any]] = json.loads(unescape(outcome[1]))
+    found: list[dict[str, Any]] = posted(
+        chromium, folder, page, lambda address: DRIVER % (given, json.dumps(kind), address)
+    )
     return found
 
 
 def listened(chromium: str, folder: Path, page: str, sound: Path) -> dict[str, Any]:
-    """The outcome of a page that listens to Chromium's fake microphone, which plays a WAV file. It takes real time."""
-    found: list[dict[str, Any]] = []
+    """The outcome of a page that listens to Chromium's fake microphone, which plays a WAV file."""
+    flags = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+    flags += (f"--use-file-for-fake-audio-capture={sound}",)
+    found: dict[str, Any] = posted(chromium, folder, page, lambda address: LISTENER % address, *flags)
+    return found
+
+
+def posted(chromium: str, folder: Path, page: str, driver: Callable[[str], str], *flags: str) -> Any:
+    """The JSON that a page with a driver posts to an address, in real time: Chromium's virtual time does not wait
+    for the thread that decodes a sound."""
+    found: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -82,17 +86,14 @@ def listened(chromium: str, folder: Path, page: str, sound: Path) -> dict[str, A
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.timeout = 120
-        driver = LISTENER % json.dumps(f"http://127.0.0.1:{server.server_port}/")
+        server.timeout = SECONDS
         file = folder / "page.html"
-        file.write_text(page.replace("</body>", driver + "</body>"), encoding="utf-8")
-        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]
-        command += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
-        command += [f"--use-file-for-fake-audio-capture={sound}", f"--user-data-dir={folder / 'chromium'}"]
-        with subprocess.Popen(
-            [*command, file.as_uri()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as browser:
+        address = json.dumps(f"http://127.0.0.1:{server.server_port}/")
+        file.write_text(page.replace("</body>", driver(address) + "</body>"), encoding="utf-8")
+        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", *flags]
+        command += [f"--user-data-dir={folder / 'chromium'}", file.as_uri()]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
             server.handle_request()
             browser.terminate()
-    assert len(found) == 1, "the page posted nothing"
+    assert len(found) == 1, f"the page posted nothing in {SECONDS} s"
     return found[0]

@@ -80,6 +80,12 @@ def test_each_line_is_needed(proving: ModuleType, name: str) -> None:
     assert found == {}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_the_others_hold(proving: ModuleType, name: str) -> None:
+    proving.prove(proving.STATEMENTS[name])
+
+
 @pytest.mark.parametrize(
     ("before", "after"), [("if (s > 0)", "if (s >= 0)"), ("(s - 1)", "(s)"), (">> s", ">> (s - 1)"), ("a + (", "a - (")]
 )
