@@ -79,6 +79,7 @@ def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
         ("not done", "\n".join(note for note in report.notes if not isinstance(note, Considered))),
         ("float graph", _float(report)),
         ("SQNR", "\n".join(f"{console.decibels(db)}  {heads[name]}" for name, db in report.sqnr_by_head.items())),
+        ("against the quantized model", report.against_quantized.sentence if report.against_quantized else ""),
         ("given ranges", "" if planned else _legalized(report)),
         ("costliest", _costliest(report)),
         ("bias rule", _bias_rule(report)),

@@ -33,7 +33,7 @@ def compared(
 
     VerifyError where it is another function, InputError where the user's model cannot be run.
     """
-    pairs = _pairs(graph, samples, stats, count)
+    pairs = pairs_of(graph, samples, stats, count)
     try:
         proto = read(model, *options.bound_inputs)
         found = parity.compare(original(proto, graph), graph, pairs)
@@ -49,10 +49,15 @@ def compared(
     return found
 
 
-def _pairs(
-    graph: Graph, samples: Mapping[str, Samples], stats: Mapping[str, TensorStats], count: int
+def pairs_of(
+    graph: Graph,
+    samples: Mapping[str, Samples],
+    stats: Mapping[str, TensorStats],
+    count: int,
+    most: int = SAME_IMAGES,
 ) -> list[parity.Pair]:
-    """Samples for the user's model and for the graph: of the first ``count``, or seeded ones of the known ranges."""
+    """Samples for the user's model and for the float graph: at most ``most`` of the first ``count``, or SAME_IMAGES
+    seeded ones of the known ranges."""
     shapes = {name: graph.source_shapes[name] for name in graph.inputs}
     looks = {name: graph.preprocess[name] for name in graph.pixels} | {n: s.preprocess for n, s in samples.items()}
     rng, whole = np.random.default_rng(0), graph.plain_ports()
@@ -64,7 +69,7 @@ def _pairs(
         found = rng.uniform(stats[name].min, stats[name].max, value.shape).astype(np.float32)
         return np.rint(found) if name in whole else found
 
-    chosen = [{name: s[i] for name, s in samples.items()} for i in spread(count, SAME_IMAGES)]
+    chosen = [{name: s[i] for name, s in samples.items()} for i in spread(count, most)]
     chosen = chosen or [{name: drawn(name) for name in graph.inputs} for _ in range(SAME_IMAGES)]
     return [
         (

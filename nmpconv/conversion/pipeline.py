@@ -14,7 +14,15 @@ from nmpconv.base.verdict import Quality
 from nmpconv.base.workers import Here, opened
 from nmpconv.calib.observers import TensorStats
 from nmpconv.conversion import decision as decisions
-from nmpconv.conversion import diagnostics, file_contents, ram_plan, recipes, sensitivity, verdict_samples
+from nmpconv.conversion import (
+    diagnostics,
+    file_contents,
+    quantized_model,
+    ram_plan,
+    recipes,
+    sensitivity,
+    verdict_samples,
+)
 from nmpconv.conversion.calibration import Calibrated, calibrate, import_model, import_without_data
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
@@ -145,12 +153,14 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         ),
     )
     notes = (check, *decision.notes) if isinstance(check, str) else decision.notes
+    count = len(calibrated.feeds)
     report = replace(
         report,
         recipe=str(decision.recipe),
         notes=notes,
         held_out=score,
         quality=quality,
+        against_quantized=quantized_model.compared(context, calibrated.samples, count, quantized.whole),
         front=decision.front,
         warnings=warnings,
     )

@@ -23,6 +23,7 @@ from nmpconv.calib.noise_budget import Noise, budget
 from nmpconv.calib.sampled_rows import Rows
 from nmpconv.conversion.candidates import Candidate
 from nmpconv.conversion.node_runner import step
+from nmpconv.conversion.quantized_model import AgainstQuantized
 from nmpconv.conversion.quantizer import Prepared, heads
 from nmpconv.conversion.sensitivity import Lever
 from nmpconv.conversion.validation import LARGE, TOGETHER, Score, integer_outputs
@@ -109,7 +110,8 @@ class Report(Summarized):
     dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
     window_macs: of the whole window, where the file is the step of a stream.
     legalized: of a model that was quantized before. float_db: of the float graph against the ONNX model in onnxruntime,
-    at the output where it is worst, and the least that was required; None without a comparison. held_out: on
+    at the output where it is worst, and the least that was required; None without a comparison. against_quantized: of a
+    model that was quantized before, the outputs beside its own, rounding and all. held_out: on
     validation images, see `nmpconv.conversion.verdict_samples`. noise: where that at the heads comes from. quality: of
     validation images, and footprint: of the file, for the verdict. warnings: for people. front: what
     `nmpconv.conversion.mixed_precision` had the choice of. levers: what would help most, measured on images that it was
@@ -134,6 +136,7 @@ class Report(Summarized):
     legalized: tuple[Legalized, ...] = ()
     float_db: float | None = None
     float_required_db: float | None = None
+    against_quantized: AgainstQuantized | None = None
     held_out: Score | None = None
     noise: Noise = field(default_factory=Noise)
     quality: Quality = field(default_factory=Quality)

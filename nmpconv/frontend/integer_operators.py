@@ -66,6 +66,7 @@ _ROUND: dict[str, Callable[..., Any]] = {
     "ROUND_TO_ZERO": np.trunc,
 }  # by rounding_mode
 KINDS = (*_PLAIN, *_OTHERS)  # op types that are rewritten
+_EXACT = ("com.microsoft.MatMulNBits",)  # those that round no activation
 
 
 def rewrite(graph: onnx.GraphProto, where: str) -> None:
@@ -77,6 +78,13 @@ def rewrite(graph: onnx.GraphProto, where: str) -> None:
         writer.index(graph.node)
         for output in ports:
             writer.port(output)
+
+
+def is_quantized(graph: onnx.GraphProto) -> bool:
+    """Checks for operators that round activations."""
+    return any(
+        _kind(node) == "QuantizeLinear" or _kind(node) in KINDS for node in graph.node if _kind(node) not in _EXACT
+    )
 
 
 def _operators(graph: onnx.GraphProto, where: str) -> None:

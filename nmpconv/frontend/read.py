@@ -44,12 +44,14 @@ def read(
     path: str | os.PathLike[str],
     values: input_values.Values | None = None,
     shapes: input_values.Shapes | None = None,
+    *,
+    on_reals: bool = True,
 ) -> onnx.ModelProto:
     """The model with all weights in memory, nodes in order, local functions inlined, the branches of an If taken that
     constants decide, and operators on integers rewritten (`integer_operators`).
 
-    values: of inputs that become constants; shapes: of inputs with dynamic dimensions. Raises InputError for no such
-    file, UsageError for values that do not fit.
+    values: of inputs that become constants; shapes: of inputs with dynamic dimensions. on_reals: False keeps operators
+    on integers. Raises InputError for no such file, UsageError for values that do not fit.
     """
     file = Path(path)
     model = _parsed(read_file(file), str(path))
@@ -71,7 +73,8 @@ def read(
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             room -= _load_external(tensor, file.parent, str(path), room)
-    integer_operators.rewrite(model.graph, str(path))
+    if on_reals:
+        integer_operators.rewrite(model.graph, str(path))
     name_apart(model.graph.node)
     return model
 

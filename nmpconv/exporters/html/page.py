@@ -124,6 +124,8 @@ def results(subject: Subject) -> Iterator[tuple[str, str]]:
         yield "bias rule", f"costs {round(report.bias_rule_cost_db, 2) + 0.0:.2f} dB against biases on s_x*s_w"
     if report.float_db is not None:
         yield "float graph", f"{number(report.float_db)} dB against the ONNX model"
+    if report.against_quantized is not None:
+        yield "against the quantized model", report.against_quantized.sentence
 
 
 def options(model: Model) -> list[tuple[str, str]]:

@@ -1,0 +1,83 @@
+"""The line of a report that compares with a quantized model as it is, its own rounding included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx_text import build
+from qdq_nets import Residual, pictures
+
+from nmpconv.base.sqnr import sqnr_db
+from nmpconv.conversion.pipeline import Options, Result, convert
+from nmpconv.runtime import interpreter
+
+
+def converted(model: onnx.ModelProto, folder: Path, samples: np.ndarray | None, **options: object) -> Result:
+    onnx.save(model, folder / "m.onnx")
+    sources = None if samples is None else {"": samples}
+    return convert(folder / "m.onnx", sources, Options(**options), lambda *_: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_figures_are_those_of_the_two_run_apart(kind: str, tmp_path: Path) -> None:
+    model, samples = Residual(kind=kind).model(), pictures(32, seed=8)
+    result = converted(model, tmp_path, samples)
+    found = result.report.against_quantized
+    session, net = ort.InferenceSession(model.SerializeToString()), interpreter.load(result.data)
+    wanted = np.concatenate([session.run(None, {"x": x[None]})[0] for x in samples])
+    got = np.concatenate([net.run_float(x[None])[0] for x in samples])
+    (step,) = {result.graph.given["y"].scale}
+    apart = np.abs(np.rint((got - wanted) / step))
+    assert found is not None
+    assert found.db == pytest.approx(sqnr_db(wanted, got))
+    assert found.equal == pytest.approx(100 * np.mean(apart == 0))
+    assert (found.steps, found.samples) == (apart.max(), 32)
+    assert found.sentence.endswith("of 32 samples")
+
+
+def test_steps_that_are_no_powers_have_no_equal_integers(tmp_path: Path) -> None:
+    found = converted(Residual(powers=False).model(), tmp_path, pictures(8)).report.against_quantized
+    assert found is not None
+    assert (found.equal, found.steps, found.samples) == (None, None, 8)
+    assert found.db > 25
+
+
+def test_without_samples_there_is_nothing_to_run(tmp_path: Path) -> None:
+    assert converted(Residual(kind="uint8").model(), tmp_path, None).report.against_quantized is None
+
+
+def test_integer_operators_run_as_they_are(tmp_path: Path) -> None:
+    """QLinearConv of a QOperator model, with a bias of int32."""
+    rng = np.random.default_rng(1)
+    arrays = {
+        "w": rng.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8),
+        "b": rng.integers(-900, 900, 4).astype(np.int32),
+        "sx": np.float32(2.0**-5),
+        "sw": np.float32(2.0**-9),
+        "sy": np.float32(2.0**-4),
+        "z": np.int8(0),
+    }
+    model = build(
+        """(float[1,3,8,8] x) => (float[1,4,8,8] y) {
+            xq = QuantizeLinear(x, sx, z)
+            yq = QLinearConv<pads=[1,1,1,1]>(xq, sx, z, w, sw, z, sy, z, b)
+            y = DequantizeLinear(yq, sy, z)
+        }""",
+        17,
+        arrays=arrays,
+        name="qoperator",
+    )
+    found = converted(model, tmp_path, rng.uniform(-3, 3, (24, 3, 8, 8)).astype(np.float32)).report.against_quantized
+    assert found is not None
+    assert found.equal is not None
+    assert found.equal > 70
+
+
+def test_float_models_have_no_such_line(samples: Path) -> None:
+    source = samples / "digits" / "model.onnx"
+    data = np.random.default_rng(0).uniform(-1, 1, (8, 1, 16, 16)).astype(np.float32)
+    assert convert(source, {"": data}, Options(), lambda *_: None).report.against_quantized is None
