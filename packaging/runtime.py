@@ -33,6 +33,7 @@ MODULES = (
     "base/verdict",
     "ir",
     "runtime/__init__",
+    "runtime/batches",
     "runtime/interpreter",
     "runtime/ports",
 )

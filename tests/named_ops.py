@@ -5,6 +5,7 @@ from __future__ import annotations
 # How often a file names ops, and why it may: it builds them, is about them, or means something else by the word.
 NAMED: dict[str, tuple[int, str]] = {
     **{f"{path}.py": (2, "a board's needs") for path in ("exporters/c_sources/interpreter_sources", "runtime/targets")},
+    "runtime/batches.py": (11, "what keeps rows of a batch apart; runs of files have no ops of Python"),
     "calib/parity.py": (4, "what an engine may move; last functions"),
     **{f"{path}.py": (n, "a key") for path, n in (("cli/compare", 1), ("cli/eval", 2), ("evaluation/accuracy", 1))},
     "base/sqnr.py": (2, "a Softmax at the end, and reshapes behind it"),

@@ -9,12 +9,12 @@ namespace nb = nanobind;
 
 namespace {
 
-WIDE void all_on_grid_8(size_t n, const float *x, float scale, float lo, float hi, int8_t *to) {
-  fits::on_grid(n, x, scale, lo, hi, to);
+WIDE bool all_on_grid_8(size_t n, const float *x, float scale, float lo, float hi, int8_t *to) {
+  return fits::on_grid(n, x, scale, lo, hi, to);
 }
 
-WIDE void all_on_grid_16(size_t n, const float *x, float scale, float lo, float hi, int16_t *to) {
-  fits::on_grid(n, x, scale, lo, hi, to);
+WIDE bool all_on_grid_16(size_t n, const float *x, float scale, float lo, float hi, int16_t *to) {
+  return fits::on_grid(n, x, scale, lo, hi, to);
 }
 
 WIDE void all_differences(const fits::Rows &x, const double *to, const double *from, double *sums) {
@@ -92,14 +92,14 @@ void squares(Products product, Wanted wanted, Array<const double, 1> by, Array<c
               biases.data(), sums.data());
 }
 
-void on_grid_8(Array<const float, 1> x, float scale, float lo, float hi, Array<int8_t, 1> to) {
+bool on_grid_8(Array<const float, 1> x, float scale, float lo, float hi, Array<int8_t, 1> to) {
   nb::gil_scoped_release unlocked;
-  all_on_grid_8(x.shape(0), x.data(), scale, lo, hi, to.data());
+  return all_on_grid_8(x.shape(0), x.data(), scale, lo, hi, to.data());
 }
 
-void on_grid_16(Array<const float, 1> x, float scale, float lo, float hi, Array<int16_t, 1> to) {
+bool on_grid_16(Array<const float, 1> x, float scale, float lo, float hi, Array<int16_t, 1> to) {
   nb::gil_scoped_release unlocked;
-  all_on_grid_16(x.shape(0), x.data(), scale, lo, hi, to.data());
+  return all_on_grid_16(x.shape(0), x.data(), scale, lo, hi, to.data());
 }
 
 void moments(Array<const int8_t, 3> rows, Array<int32_t, 3> products, Array<int32_t, 2> totals) {

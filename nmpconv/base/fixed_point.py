@@ -57,4 +57,4 @@ def quantize(x: ArrayLike, exponent: int | Int64, lo: int, hi: int) -> Int64:
 
 def dequantize(q: ArrayLike, exponent: int | Int64) -> NDArray[np.float64]:
     """q * 2^exponent in float64, exact."""
-    return np.asarray(q, dtype=np.float64) * np.ldexp(1.0, np.asarray(exponent, dtype=np.int64))
+    return np.multiply(q, np.ldexp(1.0, np.asarray(exponent, dtype=np.int64)), dtype=np.float64)

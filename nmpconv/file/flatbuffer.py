@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,16 @@ def seal(file: bytes) -> bytes:
     """The file with its checksum made right; the root table must be intact."""
     at = _checksum_place(memoryview(file))
     return file[:at] + _crc(file, at).to_bytes(4, "little") + file[at + 4 :]
+
+
+def multiplied(file: bytes | memoryview, fields: Callable[[str, Table], Iterable[str]], by: int) -> bytes:
+    """The file with some numbers times ``by``, where they lie: scalars, and first elements of vectors of numbers.
+
+    fields: names of those of a table, which is given by its kind and as `unpack` has it. Absent ones stay absent.
+    """
+    walk = _Multiplying(memoryview(file), fields, by)
+    walk.table(ROOT, walk.follow(0))
+    return seal(bytes(walk.made))
 
 
 def unpack(file: bytes | memoryview) -> Table:
@@ -281,3 +291,22 @@ class _Walk:
         if kind == "string":
             return [self.string(self.follow(place)) for place in places]
         return [self.table(kind, self.follow(place)) for place in places]
+
+
+class _Multiplying(_Walk):
+    """Writes products into a copy of the file; vectors that tables share are multiplied once."""
+
+    def __init__(self, view: memoryview, fields: Callable[[str, Table], Iterable[str]], by: int) -> None:
+        super().__init__(view)
+        self.made = bytearray(view)
+        self._fields, self._by = fields, by
+
+    def table(self, name: str, at: int) -> Table:
+        table, slots = super().table(name, at), self.frame(name, at)
+        wanted = set(self._fields(name, table))
+        for f in TABLES[name]:
+            if f.name in wanted and f.slot in slots:
+                place = slots[f.slot]
+                place = place if f.kind == "scalar" else self.follow(place) + 4
+                _STRUCTS[f.type].pack_into(self.made, place, self.scalar(f.type, place) * self._by)
+        return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nmpconv import _nmp
-from nmpconv.base import thread_pool
 from nmpconv.base.files import open_file
 from nmpconv.base.near_names import suggesting
 from nmpconv.base.quantities import scaled, size
@@ -22,13 +20,8 @@ from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.base.thread_pool import cpu_count
 from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError, refusal
 from nmpconv.file import reader
+from nmpconv.runtime.batches import Batches, Block, aligned, byte_rows
 from nmpconv.runtime.ports import Outputs, Port, by_port, joined
-
-ALIGN = 64  # of the model's and the arena's memory
-AT_ONCE = 1 << 16  # numbers of an input that become integers at a time: they stay in a core's cache
-PROBE = 32  # the part of a batch whose time is taken, 1 / 32
-WORTH = 1e-3  # seconds of a batch's work from which on several threads take it
-PARTS = 4  # of a batch for each thread: who is done early takes another one
 
 
 @dataclass(frozen=True)
@@ -123,16 +116,18 @@ class Net(Summarized):
         try:
             found = _nmp.inspect(model, level, self.threads)
             self.arena_bytes: int = found["arena_bytes"]
-            self._net = _nmp.Net(model, _aligned(self.arena_bytes), level, self.threads)
+            self._net = _nmp.Net(model, aligned(self.arena_bytes), level, self.threads)
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
         self._data = data
-        self._batch_threads = self.threads if _is_told(threads) else cpu_count()
-        self._spares: list[_nmp.Net] = []  # for the threads of a batch
         self._packed_bytes: int = found["packed_bytes"]
         self.model = reader.read(data, verified=True)
         self.inputs = [self._port(self.model.inputs[i]) for i in self._net.fed]
         self.outputs = [self._port(self.model.outputs[i]) for i in self._net.told]
+        most = self.threads if _is_told(threads) else cpu_count()
+        block = Block(self.model, data, self.cpu)
+        arena_bytes = self.arena_bytes - self._packed_bytes
+        self._batches = Batches(self._net, self.inputs, self.outputs, arena_bytes, most, block)
 
     def copy(self) -> Net:
         """A net over the same file and packed weights, with an arena of its own (`arena_bytes`), for another thread:
@@ -140,8 +135,9 @@ class Net(Summarized):
         """
         net = object.__new__(type(self))
         arena_bytes = self.arena_bytes - self._packed_bytes
-        net.__dict__.update(self.__dict__, arena_bytes=arena_bytes, _packed_bytes=0, _spares=[])
-        net._net = _nmp.Net(self._net, _aligned(net.arena_bytes))
+        net.__dict__.update(self.__dict__, arena_bytes=arena_bytes, _packed_bytes=0)
+        net._net = _nmp.Net(self._net, aligned(net.arena_bytes))
+        net._batches = self._batches.of(net._net)
         return net
 
     __copy__ = copy
@@ -229,7 +225,9 @@ class Net(Summarized):
         inputs: arrays in the order of `inputs`, or one dict by name; named: keywords instead. Arrays are those of
         `Port.integers`: in the file's layout or the ONNX model's, as integers, pixels or floats. Raises InputError.
         """
-        arrays = by_port(inputs, named, self.inputs)
+        return self._run(by_port(inputs, named, self.inputs), reals=False)
+
+    def _run(self, arrays: Sequence[Any], reals: bool) -> Outputs:
         rows = [port.rows(x) for x, port in zip(arrays, self.inputs, strict=True)]
         counts = {len(x) for x in rows} or {1}
         if len(counts) > 1:
@@ -239,41 +237,8 @@ class Net(Summarized):
         if self.has_states and count != 1:
             hint = "give the samples one by one"
             raise InputError(f"a batch of {count}; a net with states takes one call after another", hint=hint)
-        outputs = [np.empty((count, *port.shape), port.dtype) for port in self.outputs]
-        self._run_rows(rows, outputs, count)
+        outputs = self._batches.run(rows, count, reals)
         return Outputs((joined(y, port) for y, port in zip(outputs, self.outputs, strict=True)), self.outputs)
-
-    def _run_rows(self, rows: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], count: int) -> None:
-        """Runs each of ``count`` rows. The first ones say how long a row takes; the others are given to all threads
-        that a batch may have where that is worth their start."""
-        numbers = max((math.prod(port.shape) for port in self.inputs), default=1)
-        step = max(1, AT_ONCE // numbers)
-
-        def part(net: _nmp.Net, some: range) -> None:
-            for first in range(some.start, some.stop, step):
-                here = slice(first, min(first + step, some.stop))
-                n = here.stop - first
-                given = [port.values(x[here]) for x, port in zip(rows, self.inputs, strict=True)]
-                net.run_each([_rows(x, n) for x in given], [_rows(y[here], n) for y in outputs], 0, n)
-
-        def leased(some: range) -> None:
-            try:
-                net = self._spares.pop()
-            except IndexError:
-                net = _nmp.Net(self._net, _aligned(self.arena_bytes - self._packed_bytes), 1)
-            part(net, some)
-            self._spares.append(net)
-
-        start, first = time.perf_counter(), min(step, -(-count // PROBE))
-        part(self._net, range(first))
-        seconds = (time.perf_counter() - start) / max(first, 1)
-        left = range(first, count)
-        threads = self._batch_threads if seconds * len(left) > WORTH else 1
-        if threads == 1:
-            part(self._net, left)
-        else:
-            size = -(-len(left) // (PARTS * threads))
-            thread_pool.each(leased, [left[i : i + size] for i in range(0, len(left), size)], threads)
 
     def run_each(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], part: range) -> None:
         """Runs on some of many samples, of a net without states: what `run` returns for sample i goes to row i.
@@ -284,13 +249,12 @@ class Net(Summarized):
         fit = [x.shape[1:] == p.shape and x.dtype == p.dtype for x, p in zip(arrays, ports, strict=True)]
         if self.has_states or not all(fit) or any(part.stop > len(x) for x in arrays) or part.step != 1:
             raise UsageError("the arrays are not those of the ports")
-        tables = [_rows(x, len(x)) for x in arrays]
+        tables = [byte_rows(x, len(x)) for x in arrays]
         self._net.run_each(tables[: len(inputs)], tables[len(inputs) :], part.start, part.stop)
 
     def run_float(self, /, *inputs: Any, **named: Any) -> Outputs:
         """The outputs of `run` as reals; `net(x)` is the same."""
-        found = self.run(*inputs, **named)
-        return Outputs((port.dequantize(q) for q, port in zip(found, self.outputs, strict=True)), self.outputs)
+        return self._run(by_port(inputs, named, self.inputs), reals=True)
 
     __call__ = run_float
 
@@ -307,7 +271,7 @@ class Net(Summarized):
         rows = self.inputs[i].integers(array)
         if len(rows) != 1:
             raise InputError(f"a batch of {len(rows)}; one sample is taken", where=self.inputs[i].name)
-        self._net.write(self._net.fed[i], _rows(rows, 1)[0])
+        self._net.write(self._net.fed[i], byte_rows(rows, 1)[0])
 
     def tensor(self, i: int) -> NDArray[Any]:
         """A copy of a tensor as it is now; an activation holds its value until another one takes its place."""
@@ -336,7 +300,7 @@ class Net(Summarized):
     def _tensors(self, which: list[int]) -> list[NDArray[Any]]:
         """Copies of tensors at one moment."""
         copies = [np.empty(self.model.tensors[i].shape, self.model.tensors[i].dtype) for i in which]
-        self._net.read(which, [_rows(x, 1)[0] for x in copies])
+        self._net.read(which, [byte_rows(x, 1)[0] for x in copies])
         return copies
 
     def _op_time(self, step: tuple[int, int], seconds: float) -> OpTime:
@@ -398,24 +362,12 @@ def _in_memory(source: Path | str | bytes) -> NDArray[np.uint8]:
         )
     if not isinstance(source, bytes):
         with open_file(source) as (file, size):
-            model = _aligned(size)
+            model = aligned(size)
             count = file.readinto(model.data)
         return model[:count]
-    model = _aligned(len(source))
+    model = aligned(len(source))
     model[:] = np.frombuffer(source, np.uint8)
     return model
-
-
-def _aligned(size: int) -> NDArray[np.uint8]:
-    """Memory of so many bytes at a multiple of ALIGN."""
-    memory = np.zeros(size + ALIGN, np.uint8)
-    start = -memory.ctypes.data % ALIGN
-    return memory[start : start + size]
-
-
-def _rows(x: NDArray[Any], count: int) -> NDArray[np.uint8]:
-    """The bytes of so many samples, a row each: of a contiguous array its own memory."""
-    return np.ascontiguousarray(x).reshape(count, -1).view(np.uint8)
 
 
 def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:

@@ -67,6 +67,13 @@ class Port:
             return np.array([self.dequantize(row) for row in q]).reshape(q.shape)
         return reader.dequantize(q, self.exponent, self.shifts)
 
+    def write_reals(self, q: NDArray[Any], to: NDArray[np.float64]) -> None:
+        """Writes the result of `dequantize`, which has the same shape."""
+        if self.shifts is None:
+            np.multiply(q, np.ldexp(1.0, self.exponent), out=to)
+        else:
+            to[...] = self.dequantize(q)
+
     def integers(self, array: Any) -> NDArray[Any]:
         """Integers [n, *shape] of one sample (n = 1) or of a batch.
 
@@ -139,11 +146,13 @@ class Port:
         if self.pixels and given.dtype == np.uint8:
             return (given.astype(np.int16) - 128).astype(np.int8)
         if kind in "fb" or (kind in "iu" and self.exponent == 0 and not self.pixels and self.shifts is None):
-            if not np.isfinite(given).all():
-                raise InputError("the array has values that are not finite", where=self.name)
+            numbers = given
             if self.pixels and self.preprocess is not None:
-                given = self._pixels(given, self.preprocess) - 128
-            return on_grid(self.stored(given), self.exponent, self.lo, self.hi, self.dtype)
+                numbers = self._pixels(given, self.preprocess) - 128
+            integers, finite = on_grid(self.stored(numbers), self.exponent, self.lo, self.hi, self.dtype)
+            if not finite and not np.isfinite(given).all():
+                raise InputError("the array has values that are not finite", where=self.name)
+            return integers
         if kind in "iu":
             pixels = "uint8 for pixels 0 to 255, " if self.pixels else ""
             raise InputError(
@@ -166,13 +175,15 @@ class Port:
         return found
 
 
-def on_grid(x: NDArray[Any], exponent: int, lo: int, hi: int, dtype: str) -> NDArray[Any]:
-    """`fixed_point.quantize` in ``dtype``; of float32 in C, in float32, where it is exact for 16 bits."""
+def on_grid(x: NDArray[Any], exponent: int, lo: int, hi: int, dtype: str) -> tuple[NDArray[Any], bool]:
+    """`fixed_point.quantize` in ``dtype``, and whether all numbers are finite: NaN becomes any integer. Of float32 in
+    C, in float32, where it is exact for 16 bits."""
     if x.dtype != np.float32 or np.dtype(dtype).itemsize > 2 or abs(exponent) > NORMAL:
-        return fixed_point.quantize(x, exponent, lo, hi).astype(dtype)
+        with np.errstate(invalid="ignore"):
+            return fixed_point.quantize(x, exponent, lo, hi).astype(dtype), bool(np.isfinite(x).all())
     integers = np.empty(x.shape, dtype)
-    _nmp.on_grid(np.ascontiguousarray(x).ravel(), 2.0**-exponent, lo, hi, integers.reshape(-1))
-    return integers
+    finite = _nmp.on_grid(np.ascontiguousarray(x).ravel(), 2.0**-exponent, lo, hi, integers.reshape(-1))
+    return integers, finite
 
 
 class Outputs(list[NDArray[Any]]):

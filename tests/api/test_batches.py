@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import struct
 from fractions import Fraction
 from math import floor
 from threading import Semaphore, active_count
 
 import cli_files
+import nets
 import numpy as np
 import pytest
+from op_cases import CASES, grouped
 
 import nmpconv
 from nmpconv.base import thread_pool
 from nmpconv.errors import InputError
-from nmpconv.runtime import interpreter
+from nmpconv.file import flatbuffer, writer
+from nmpconv.passes.memory import plan_memory
+from nmpconv.runtime import batches, interpreter
 from nmpconv.runtime.interpreter import Net
 from nmpconv.runtime.ports import on_grid
 
@@ -37,8 +43,8 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NMP_THREADS", raising=False)
     monkeypatch.setattr(thread_pool, "_idle", Semaphore(3))
     monkeypatch.setattr(interpreter, "cpu_count", lambda: 4)
-    monkeypatch.setattr(interpreter, "WORTH", 0.0)
-    monkeypatch.setattr(interpreter, "AT_ONCE", 3 * 3 * 8 * 8)
+    monkeypatch.setattr(batches, "WORTH", 0.0)
+    monkeypatch.setattr(batches, "AT_ONCE", 3 * 3 * 8 * 8)
 
 
 @pytest.mark.usefixtures("four_cores")
@@ -52,8 +58,8 @@ def test_batches_in_threads(file: bytes, floats: np.ndarray, threads: int | None
         np.testing.assert_array_equal(net.run(batch)[0], wanted)
         np.testing.assert_array_equal(net.run(batch[: COUNT // 2])[0], wanted[: COUNT // 2])
     assert active_count() == before
-    assert bool(net._spares) is (threads != 1)
-    assert len(net._spares) <= (threads or 4)
+    assert bool(net._batches._spares) is (threads != 1)
+    assert len(net._batches._spares) <= (threads or 4)
     for other in (net.copy(), pickle.loads(pickle.dumps(net))):
         np.testing.assert_array_equal(other.run(floats)[0], wanted)
 
@@ -83,7 +89,7 @@ def test_threads_that_share_a_net(file: bytes, floats: np.ndarray) -> None:
 def test_few_samples_are_not_worth_threads(file: bytes, floats: np.ndarray) -> None:
     net = Net(file)
     net.run(floats[:2])
-    assert net._spares == []
+    assert net._batches._spares == []
 
 
 @pytest.mark.parametrize("exponent", [-127, -126, -31, -5, 0, 3, 126, 127])
@@ -98,6 +104,126 @@ def test_numbers_on_a_grid(exponent: int, dtype: str, lo: int, hi: int) -> None:
     x = x[np.isfinite(x)]
     wanted = [min(max(floor(Fraction(float(one)) / Fraction(2) ** exponent + Fraction(1, 2)), lo), hi) for one in x]
     for given in (x, x.astype(np.float64)):
-        found = on_grid(given, exponent, lo, hi, dtype)
+        found, finite = on_grid(given, exponent, lo, hi, dtype)
+        assert finite
         assert found.dtype == dtype
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("exponent", [-5, 127])
+def test_numbers_that_are_not_finite(dtype: str, exponent: int) -> None:
+    """Each of them is seen wherever it stands; what is finite is not taken for it."""
+    x = np.linspace(-1e30, 1e30, 37).astype(dtype)
+    assert on_grid(x, exponent, -128, 127, "int8")[1]
+    for i, wrong in itertools.product(range(len(x)), (np.nan, np.inf, -np.inf)):
+        other = x.copy()
+        other[i] = wrong
+        assert not on_grid(other, exponent, -128, 127, "int8")[1]
+
+
+BY_ROW = [c for c in CASES if c.id.split("/")[0] in batches.BY_ROW | batches.OPERANDS_BY_ROW]
+
+
+@pytest.mark.parametrize("group", grouped(BY_ROW))
+def test_blocks_of_an_op(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an op computes samples side by side, they have the bytes of a run each, at every level."""
+    monkeypatch.setattr(batches, "_is_connected", lambda model: True)
+    rng = np.random.default_rng(len(group))
+    for case in grouped(BY_ROW)[group][::5]:
+        data = writer.to_bytes(plan_memory.run(case.graph), {})
+        values = [case.graph[name] for name in case.graph.inputs]
+        fits = all(len(v.shape) > 1 and v.shape[0] == 1 for v in case.graph.activations())
+        for level in interpreter.cpus():
+            net = interpreter.load(data, cpu=level)
+            assert (net._batches._lane.block is None) >= (not fits), case.id
+            many = [rng.integers(v.quant.lo, v.quant.hi + 1, (21, *v.shape)).astype(v.dtype) for v in values]
+            wanted = [net.run(*one)[0] for one in zip(*many, strict=True)]
+            found = net.run(*many)[0].reshape(21, *wanted[0].shape)
+            np.testing.assert_array_equal(found, wanted, err_msg=f"{case.id}, {level}")
+
+
+def perceptron() -> nets.Net:
+    """Layers that are connected in two branches, with ops of every kind that keeps rows between them."""
+    net = nets.Net(3, nets.grid(8, -6))
+    net.input("image", 1, 2, 3, 4)
+    net.op("reshape", "image", "x", shape=(1, 24))
+    for name, outs, k in (("h", 40, 24), ("g", 40, 24), ("y", 9, 40)):
+        net.integers(f"{name}.w", outs, k, most=127, quant=nets.grid(8, -9))
+        net.integers(f"{name}.b", outs, most=99, quant=nets.grid(8, -9 if name == "y" else -6))
+    net.op("fully_connected", "x h.w h.b", "h")
+    net.op("fully_connected", "x g.w g.b", "g")
+    net.integers("k", 1, 40, most=99)
+    net.integers("l", 40, most=99)
+    for kind, names, out in (
+        ("add", "h g", "a"),
+        ("mul", "a k", "b"),
+        ("sub", "b h", "c"),
+        ("minimum", "c k", "d"),
+        ("maximum", "d l", "e"),
+    ):
+        net.op(kind, names, out)
+    net.op("requantize", "e", "f", quant=nets.grid(8, -5))
+    net.op("fully_connected", "f y.w y.b", "y", quant=nets.grid(16, -9))
+    return net
+
+
+@pytest.mark.parametrize("level", interpreter.cpus())
+def test_connected_layers_take_samples_side_by_side(level: str) -> None:
+    """Integers, reals and copies of a net: the results of samples one by one, whatever the batch."""
+    data = writer.to_bytes(plan_memory.run(perceptron().graph("y")), {})
+    net = interpreter.load(data, cpu=level)
+    x = np.random.default_rng(5).integers(-128, 128, (100, 1, 2, 3, 4)).astype(np.int8)
+    wanted = np.stack([net.run(one)[0] for one in x])
+    for other in (net, net.copy(), pickle.loads(pickle.dumps(net))):
+        assert other._batches._lane.block is not None
+        for count in (1, 2, 15, 16, 17, 31, 32, 47, 100):
+            np.testing.assert_array_equal(np.atleast_2d(other.run(x[:count])[0].squeeze()), wanted[:count, 0])
+        reals = other(x)[0]
+        assert reals.dtype == np.float64
+        np.testing.assert_array_equal(reals, wanted[:, 0] * 2.0**-9)
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_blocks_in_threads() -> None:
+    data = writer.to_bytes(plan_memory.run(perceptron().graph("y")), {})
+    net, alone = nmpconv.load(data), nmpconv.load(data, threads=1)
+    x = np.random.default_rng(5).integers(-128, 128, (COUNT * 3, 1, 2, 3, 4)).astype(np.int8)
+    np.testing.assert_array_equal(net.run(x)[0], np.concatenate([alone.run(one)[0] for one in x]))
+    assert all(lane.block is not None for lane in net._batches._spares)
+    assert net._batches._spares
+
+
+def test_nets_that_are_run_one_by_one(file: bytes) -> None:
+    """Convolutions, states, rows of a first dimension that a net has itself, and files that blocks do not fit."""
+    assert nmpconv.load(file)._batches._lane.block is None
+    assert nmpconv.load(nets.running_sum())._batches._lane.block is None
+    for rows in (1, 2):
+        net = nets.Net(3, nets.grid(8, -6))
+        net.input("x", rows, 8)
+        net.integers("w", 1, 8, most=127, quant=nets.grid(8, -9))
+        net.integers("b", 1, most=9)
+        net.op("fully_connected", "x w b", "y")
+        data = writer.to_bytes(plan_memory.run(net.graph("y")), {})
+        assert (nmpconv.load(data)._batches._lane.block is None) is (rows == 2)
+        shared = one_shape_for_two(data, "x", "w") if rows == 1 else data
+        other = nmpconv.load(shared)
+        assert other._batches._lane.block is None
+        x = np.random.default_rng(5).integers(-128, 128, (40, rows, 8)).astype(np.int8)
+        np.testing.assert_array_equal(other.run(x)[0], nmpconv.load(data).run(x)[0])
+
+
+def one_shape_for_two(data: bytes, first: str, second: str) -> bytes:
+    """The file with one vector for the shapes of two tensors, as other writers may have it."""
+    walk, file, places = flatbuffer._Walk(memoryview(data)), bytearray(data), {}
+    root = walk.frame("Model", walk.follow(0))
+    slots = {f.name: f.slot for f in flatbuffer.TABLES["Model"]}
+    tensors = walk.follow(root[slots["tensors"]])
+    at = {f.name: f.slot for f in flatbuffer.TABLES["Tensor"]}
+    for i in range(walk.u32(tensors)):
+        tensor = walk.frame("Tensor", walk.follow(tensors + 4 + 4 * i))
+        places[walk.string(walk.follow(tensor[at["name"]]))] = tensor[at["shape"]]
+    target = max(walk.follow(places[name]) for name in (first, second))
+    for name in (first, second):
+        struct.pack_into("<I", file, places[name], target - places[name])
+    return flatbuffer.seal(bytes(file))

@@ -1,0 +1,203 @@
+"""Runs of many samples: on the threads that are worth their start, fully connected layers as products of matrices."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmpconv import _nmp
+from nmpconv.base import thread_pool
+from nmpconv.file.flatbuffer import Table, multiplied
+from nmpconv.file.reader import FileOp, Model
+from nmpconv.runtime.ports import Port
+
+ALIGN = 64  # of the model's and the arena's memory
+AT_ONCE = 1 << 16  # numbers of an input that become integers at a time: they stay in a core's cache
+PROBE = 32  # the part of a batch whose time is taken, 1 / 32
+PROBES = 2  # such parts at most, as long as they are short: nothing is in the caches at first
+WORTH = 1e-3  # seconds of a batch's work from which on several threads take it
+PARTS = 4  # of a batch for each thread: who is done early takes another one
+
+BLOCK = 16  # samples of a block
+BLOCK_BYTES = 1 << 24  # of a block's activations, at most
+
+# Ops that compute each row of the first dimension by itself, where that is 1 for a sample.
+BY_ROW = {"fully_connected", "requantize", "lookup", "softmax", "reshape"}
+OPERANDS_BY_ROW = {"add", "sub", "mul", "minimum", "maximum"}  # where all have as many dimensions as the result
+
+Bytes = NDArray[np.uint8]
+
+
+class Block:
+    """The net of BLOCK samples side by side, of a file whose layers are fully connected: the same file with another
+    first dimension. A fully connected layer reads each of its weights once for all of them then.
+
+    It is made when it is first asked for, and has packed weights of its own.
+    """
+
+    def __init__(self, model: Model, data: memoryview, level: str) -> None:
+        self._model, self._data, self._level = model, data, level
+
+    def copy(self) -> _nmp.Net | None:
+        """The net with an arena of its own; None: samples are run one by one."""
+        if self._made is None:
+            return None
+        net, arena_bytes = self._made
+        return _nmp.Net(net, aligned(arena_bytes), 1)
+
+    @cached_property
+    def _made(self) -> tuple[_nmp.Net, int] | None:
+        if not (_is_connected(self._model) and _is_by_row(self._model)):
+            return None
+        file = multiplied(self._data, _first_dimensions, BLOCK)
+        model = aligned(len(file))
+        model[:] = np.frombuffer(file, np.uint8)
+        try:
+            found = _nmp.inspect(model, self._level, 1)
+            net = _nmp.Net(model, aligned(found["arena_bytes"]), self._level, 1)
+        except _nmp.Fault:  # the file keeps a number once that constants need, too
+            return None
+        return net, found["arena_bytes"] - found["packed_bytes"]
+
+
+class Lane(NamedTuple):
+    """The nets of a thread. block: of BLOCK samples, or None."""
+
+    one: _nmp.Net
+    block: _nmp.Net | None
+
+    def run(self, inputs: list[Bytes], outputs: list[Bytes], count: int) -> None:
+        """Runs samples, a row each. Of a block that is not full, some are computed once more."""
+        if self.block is None or count < BLOCK:
+            self.one.run_each(inputs, outputs, 0, count)
+            return
+        whole = count - count % BLOCK
+        for first, last in [(0, whole), (count - BLOCK, count)][: 1 if whole == count else 2]:
+            blocks = (last - first) // BLOCK
+            given, found = ([x[first:last].reshape(blocks, -1) for x in side] for side in (inputs, outputs))
+            self.block.run_each(given, found, 0, blocks)
+
+
+class Batches:
+    """Batches of a net: any number of Python's threads may call it.
+
+    arena_bytes: of a copy of the net. threads: that may compute, each with nets of its own, which are kept.
+    """
+
+    def __init__(
+        self,
+        net: _nmp.Net,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        arena_bytes: int,
+        threads: int,
+        block: Block,
+    ) -> None:
+        self._net, self._inputs, self._outputs = net, inputs, outputs
+        self._arena_bytes, self._threads, self._block = arena_bytes, threads, block
+        self._spares: list[Lane] = []
+
+    def of(self, net: _nmp.Net) -> Batches:
+        """Those of a copy of the net."""
+        return Batches(net, self._inputs, self._outputs, self._arena_bytes, self._threads, self._block)
+
+    @cached_property
+    def _lane(self) -> Lane:
+        return Lane(self._net, self._block.copy())
+
+    def run(self, rows: Sequence[NDArray[Any]], count: int, reals: bool) -> list[NDArray[Any]]:
+        """Outputs [count, *shape] of ``count`` rows, which `Port.values` makes integers: integers, or real numbers.
+
+        The first rows say how long one takes; the others are given to all threads where that is worth their start.
+        """
+        outputs = [np.empty((count, *port.shape), np.float64 if reals else port.dtype) for port in self._outputs]
+        numbers = max((math.prod(port.shape) for port in self._inputs), default=1)
+        step = max(1, AT_ONCE // numbers)
+        lane, least = Lane(self._net, None), 1
+        if count >= BLOCK and self._lane.block is not None:
+            lane, least, step = self._lane, BLOCK, -(-step // BLOCK) * BLOCK
+
+        def part(nets: Lane, some: range) -> None:
+            for first in range(some.start, some.stop, step):
+                here = slice(first, min(first + step, some.stop))
+                n = here.stop - first
+                given = [port.values(x[here]) for x, port in zip(rows, self._inputs, strict=True)]
+                found = [y[here] for y in outputs]
+                if reals:
+                    found = [np.empty(y.shape, port.dtype) for y, port in zip(found, self._outputs, strict=True)]
+                nets.run([byte_rows(x, n) for x in given], [byte_rows(y, n) for y in found], n)
+                if reals:
+                    for q, port, y in zip(found, self._outputs, outputs, strict=True):
+                        port.write_reals(q, y[here])
+
+        def leased(some: range) -> None:
+            try:
+                nets = self._spares.pop()
+            except IndexError:
+                one = _nmp.Net(self._net, aligned(self._arena_bytes), 1)
+                nets = Lane(one, self._block.copy() if lane.block else None)
+            part(nets, some)
+            self._spares.append(nets)
+
+        probe, left, rest = min(step, max(least, -(-count // PROBE))), range(count), math.inf
+        for _ in range(PROBES):
+            some, left = left[:probe], left[probe:]
+            start = time.perf_counter()
+            part(lane, some)
+            took = time.perf_counter() - start
+            rest = min(rest, took / max(len(some), 1) * len(left))
+            if took > WORTH or rest <= WORTH:
+                break
+        if self._threads == 1 or rest <= WORTH:
+            part(lane, left)
+        else:
+            size = -(-len(left) // (PARTS * self._threads))
+            thread_pool.each(leased, [left[i : i + size] for i in range(0, len(left), size)], self._threads)
+        return outputs
+
+
+def aligned(size: int) -> Bytes:
+    """Memory of so many bytes at a multiple of ALIGN."""
+    memory = np.zeros(size + ALIGN, np.uint8)
+    start = -memory.ctypes.data % ALIGN
+    return memory[start : start + size]
+
+
+def byte_rows(x: NDArray[Any], count: int) -> Bytes:
+    """The bytes of so many samples, a row each: of a contiguous array its own memory."""
+    return np.ascontiguousarray(x).reshape(count, -1).view(np.uint8)
+
+
+def _is_connected(model: Model) -> bool:
+    return any(op.kind == "fully_connected" for op in model.ops)
+
+
+def _is_by_row(model: Model) -> bool:
+    """Checks that every op computes rows of a first dimension by themselves."""
+    activations = [tensor for tensor in model.tensors if tensor.data is None]
+    return (
+        all(len(tensor.shape) > 1 and tensor.shape[0] == 1 for tensor in activations)
+        and all(_keeps_rows(model, op) for op in model.ops)
+        and all(port.state is None for port in model.inputs)
+        and model.arena_bytes * BLOCK <= BLOCK_BYTES
+    )
+
+
+def _keeps_rows(model: Model, op: FileOp) -> bool:
+    if op.kind in OPERANDS_BY_ROW:
+        ranks = [len(model.tensors[i].shape) for i in (*op.inputs, *op.outputs) if model.tensors[i].data is None]
+        return len(set(ranks)) == 1
+    return op.kind in BY_ROW and op.params.get("axis") != 0
+
+
+def _first_dimensions(kind: str, table: Table) -> Iterable[str]:
+    """Fields of a file that follow from the number of samples."""
+    if kind == "Tensor":
+        return () if table["data"] is not None else ("shape", "offset")
+    return {"Reshape": ("shape",), "Op": ("live_end",), "Model": ("arena_bytes",)}.get(kind, ())
