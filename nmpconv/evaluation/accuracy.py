@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from nmpconv.base import confidence
+from nmpconv.base import confidence, thread_pool
 from nmpconv.base.confidence import LUCK, luck
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.quantities import decibels, rate
@@ -23,7 +23,7 @@ from nmpconv.base.verdict import Footprint, Quality, Verdict, quality
 from nmpconv.base.workers import Here, Workers
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
-from nmpconv.evaluation.float_reference import Both, Call, Ran, ran
+from nmpconv.evaluation.float_reference import Both, Call, Models, Ran, ran
 from nmpconv.evaluation.task_metrics import AP, AveragePrecision, Measure, open_measure, results
 from nmpconv.frontend.input_values import of_config
 from nmpconv.frontend.read import read as read_onnx
@@ -36,7 +36,7 @@ from nmpconv.runtime.interpreter import Net
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
 RANKED = 5
-PIECE, PIECE_BYTES = 16, 1 << 24  # samples that a worker gets at a time, and of their outputs; sequences go whole
+PIECE, PIECE_BYTES = 16, 1 << 24  # samples of a worker or thread at a time, and of all outputs; sequences go whole
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,7 +196,8 @@ def _quality(
 
 def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
     """Runs both models on the samples, in their order. wanted: which of them are judged."""
-    both = Both(net.data, net.cpu, net.threads, (), feed.look)
+    side_by_side = isinstance(workers, Here) and feed.starts is None
+    both = Both(net.data, net.cpu, 1 if side_by_side else net.threads, (), feed.look)
     if judge is not None:
         told = {"reference": judge.model, "fetch": judge.fetch, "where": judge.where}
         both = replace(both, keep=tuple(judge.heads), **told)
@@ -208,6 +209,13 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
 
     count = len(wanted)
     size = sum(8 * math.prod(port.shape) for port in net.outputs)
+    if side_by_side:
+        models, threads = Models(both), net.batch_threads
+        step = max(1, min(PIECE * threads, PIECE_BYTES // size))
+        for first in range(0, count, step):
+            some = range(first, min(first + step, count))
+            yield from thread_pool.each(lambda i: models.run(call(i)), some, threads)
+        return
     step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // size))
     firsts = list(range(0, count, step))
     if feed.starts is not None and workers.count > 1:

@@ -58,26 +58,40 @@ class Both:
 
 def ran(both: Both, calls: Sequence[Call]) -> list[Ran]:
     """Runs calls in their order, the first of which begins a sequence or goes on with the one before."""
-    net, model = _opened(both, get_ident())
-    found = []
-    for call in calls:
-        if call.begins:
-            net.reset()
-        outputs, heads = infer(net, call.integers, both.keep)
-        floats = None
-        if model is not None and call.floats is not None:
-            floats = model.run(call.floats, begins=call.begins, wanted=call.wanted)
-        found.append(Ran(outputs, heads, floats))
-    return found
+    models = _opened(both, get_ident())
+    return [models.run(call) for call in calls]
 
 
 @lru_cache(maxsize=1)
-def _opened(both: Both, thread: int) -> tuple[Net, FloatModel | None]:
+def _opened(both: Both, thread: int) -> Models:
     """thread: a net is one's."""
-    net = load(both.file, cpu=both.cpu, threads=both.threads)
-    if both.reference is None:
-        return net, None
-    return net, float_model(net, both.look, onnx.load_from_string(both.reference), both.fetch, both.where)
+    return Models(both)
+
+
+class Models:
+    """The net and the float model, opened. Where calls are no sequences, any number of threads may run them."""
+
+    def __init__(self, both: Both) -> None:
+        self._keep, self._model = both.keep, None
+        self._net = load(both.file, cpu=both.cpu, threads=both.threads)
+        self._idle = [self._net]
+        if both.reference is not None:
+            proto = onnx.load_from_string(both.reference)
+            self._model = float_model(self._net, both.look, proto, both.fetch, both.where)
+
+    def run(self, call: Call) -> Ran:
+        try:
+            net = self._idle.pop()
+        except IndexError:
+            net = self._net.copy()
+        if call.begins:
+            net.reset()
+        outputs, heads = infer(net, call.integers, self._keep)
+        self._idle.append(net)
+        floats = None
+        if self._model is not None and call.floats is not None:
+            floats = self._model.run(call.floats, begins=call.begins, wanted=call.wanted)
+        return Ran(outputs, heads, floats)
 
 
 def infer(

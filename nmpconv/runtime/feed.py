@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ class Feed:
         self, net: Net, sources: Mapping[str, Data], max_pixels: int | None = None, limit: int | None = None
     ) -> None:
         self._ports = {port.name: port for port in net.inputs}
+        self._counting = Lock()
         self.ranges = {port.name: InputRange.of(port) for port in net.inputs if not port.pixels}
         self._states, self.stream, self._front = net.has_states, stream_of(net.model), front_of(net.model)
         self.starts: tuple[int, ...] | None = None
@@ -101,14 +103,18 @@ class Feed:
         return {name: samples[i] for name, samples in self._samples.items()}
 
     def integers(self, sample: Arrays) -> Arrays:
-        """A sample for `Net`: pixels as int8, other inputs as floats, which are counted in `ranges`."""
+        """A sample for `Net`: pixels as int8, other inputs as floats, which are counted in `ranges`. Any number of
+        threads may ask."""
         found = {}
         for name, samples in self._samples.items():
             pixels = self._ports[name].pixels
             dtype = "int8" if pixels else "float32"
             found[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
             if not pixels:
-                self.ranges[name].add(self._ports[name].stored(found[name]))
+                one = InputRange.of(self._ports[name])
+                one.add(self._ports[name].stored(found[name]))
+                with self._counting:
+                    self.ranges[name].merge(one)
         return found
 
     @property

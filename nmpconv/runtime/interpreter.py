@@ -99,8 +99,9 @@ class Net(Summarized):
     outputs of its own inputs. Calls that belong together (`set_input`, `run_ops` and `tensor`, or the runs of a stream)
     need a net that no other thread calls, and so do runs that shall not wait for each other: `copy` makes one.
 
-    threads: how many may compute a run at most; a batch of samples has as many, or all cores where nobody said how
-    many. Each has an arena of its own then, which the net keeps. A forked process may go on using the net.
+    threads: how many may compute a run at most. batch_threads: how many may compute a batch: as many, or one per core
+    where nobody said how many. Each has an arena of its own then, which the net keeps. A forked process may go on using
+    the net.
 
     States are inputs that hold what an output was in the call before. They are not among ``inputs``, and what they take
     over is not among ``outputs``, where there is any other output.
@@ -124,10 +125,10 @@ class Net(Summarized):
         self.model = reader.read(data, verified=True)
         self.inputs = [self._port(self.model.inputs[i]) for i in self._net.fed]
         self.outputs = [self._port(self.model.outputs[i]) for i in self._net.told]
-        most = self.threads if _is_told(threads) else cpu_count()
+        self.batch_threads = self.threads if _is_told(threads) else cpu_count()
         block = Block(self.model, data, self.cpu)
         arena_bytes = self.arena_bytes - self._packed_bytes
-        self._batches = Batches(self._net, self.inputs, self.outputs, arena_bytes, most, block)
+        self._batches = Batches(self._net, self.inputs, self.outputs, arena_bytes, self.batch_threads, block)
 
     def copy(self) -> Net:
         """A net over the same file and packed weights, with an arena of its own (`arena_bytes`), for another thread:

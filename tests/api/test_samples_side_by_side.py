@@ -1,0 +1,95 @@
+"""Samples are read and run on all cores, with the figures of one after the other."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from threading import Semaphore
+
+import cli_files
+import numpy as np
+import onnx
+import pytest
+
+import nmpconv
+from nmpconv.base import thread_pool
+from nmpconv.data.samples import Samples
+from nmpconv.errors import InputError
+from nmpconv.evaluation import accuracy
+from nmpconv.runtime import interpreter
+
+COUNT = 61
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, Path]:
+    """A float model, its file, and labelled images."""
+    folder = tmp_path_factory.mktemp("side")
+    images = cli_files.images(folder / "images", COUNT)
+    onnx.save(cli_files.onnx_model(), folder / "m.onnx")
+    file = nmpconv.convert(folder / "m.onnx", cli_files.images(folder / "calib"), mean=100, std=60).data
+    return folder / "m.onnx", file, images
+
+
+@pytest.fixture
+def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NMP_THREADS", raising=False)
+    monkeypatch.setattr(thread_pool, "_idle", Semaphore(3))
+    monkeypatch.setattr(interpreter, "cpu_count", lambda: 4)
+    monkeypatch.setattr(accuracy, "PIECE", 3)
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Threads that have read a sample; four of them have to be there at once for the first one to go on."""
+    found: set[int] = set()
+    together, read = threading.Barrier(4), Samples.__getitem__
+
+    def counted(samples: Samples, i: int) -> np.ndarray:
+        if threading.get_ident() not in found and len(found) < 4:
+            found.add(threading.get_ident())
+            together.wait(20)
+        return read(samples, i)
+
+    monkeypatch.setattr(Samples, "__getitem__", counted)
+    return found
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_figures_of_images(model: tuple[Path, bytes, Path], readers: set[int]) -> None:
+    reference, file, images = model
+    seen: list[tuple[int, int]] = []
+    found = nmpconv.evaluate(
+        file, images, reference=reference, metric="psnr", progress=lambda stage, done, total: seen.append((done, total))
+    )
+    assert len(readers) == 4
+    assert seen == [(i, COUNT) for i in range(1, COUNT + 1)]
+    readers.update(range(4))
+    one = nmpconv.evaluate(file, images, reference=reference, metric="psnr", threads=1)
+    assert one.n == COUNT
+    assert repr(found.quality) == repr(one.quality)
+    assert (found.top1, found.reference_top1, found.agreement) == (one.top1, one.reference_top1, one.agreement)
+    assert (found.sqnr, found.metrics) == (one.sqnr, one.metrics)
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_figures_of_arrays() -> None:
+    """Ranges of inputs are counted whoever reads them."""
+    x = np.random.default_rng(2).normal(size=(COUNT, 3, 8, 8)).astype(np.float32)
+    x[3], x[40, 1] = 90.0, -110.0
+    made = nmpconv.convert(cli_files.onnx_model(), x[50:])
+    found, one = (nmpconv.evaluate(made, x, threads=threads) for threads in (None, 1))
+    assert found.inputs[0].samples == COUNT
+    assert found.inputs[0].values == x.size
+    assert found.inputs[0].beyond >= 64
+    assert found.inputs == one.inputs
+
+
+@pytest.mark.usefixtures("four_cores")
+def test_the_first_sample_that_cannot_be_read(model: tuple[Path, bytes, Path], tmp_path: Path) -> None:
+    _, file, _ = model
+    images = cli_files.images(tmp_path / "images", 20)
+    for i in (7, 12):
+        (images / f"{i:02}.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"07\.png"):
+        nmpconv.evaluate(file, images)
