@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
 from types import FrameType
 
+from nmpconv import __version__
 from nmpconv.errors import INTERRUPTED
 
 AGAIN_SECONDS = 0.02
@@ -21,6 +21,8 @@ def main() -> int:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _interrupt)
         _open_streams()
+        if sys.argv[1:] == ["--version"] and _is_told():
+            return 0
         from nmpconv.cli import main as run
 
         code = run()
@@ -32,10 +34,22 @@ def main() -> int:
     return code
 
 
+def _is_told() -> bool:
+    """Prints the version without a library. Where that fails, the command does so once more, and says why: nothing is
+    in the stream's buffer then."""
+    try:
+        os.write(sys.stdout.fileno(), f"nmpconv {__version__}{os.linesep}".encode())
+    except OSError:
+        return False
+    return True
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Ctrl-C. The start of a library in C (onnx's, for one) may crash where an exception reaches it: then later."""
     while frame is not None:
         if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
+            import threading
+
             again = threading.Timer(AGAIN_SECONDS, signal.raise_signal, (number,))
             again.daemon = True
             again.start()

@@ -16,6 +16,7 @@ import typer
 from nmpconv import __version__
 from nmpconv.cli import console
 from nmpconv.cli.flags import today
+from nmpconv.cli.plain_values import PlainCommand, PlainGroup
 from nmpconv.cli.verbosity import reset, talking
 from nmpconv.errors import INTERRUPTED, ExitCode, InputError, NmpError, OutputError
 
@@ -40,6 +41,7 @@ COMMANDS = {
     "device": "List devices, or show one.",
 }
 MODULES = {"report": "html_report", "page": "web_page"}  # those that are not called like their command
+WITHOUT_PRODUCTS = ("inspect", "ops")  # commands that multiply no matrices: threads of BLAS take as long as numpy
 WITHOUT_ARGUMENTS = ("build", "ops", "device")  # commands that mean something alone
 
 
@@ -64,6 +66,7 @@ def app_with(loaded: Collection[str]) -> typer.Typer:
     """The program, of whose commands only these can run; of others there is what --help says of them."""
     app = typer.Typer(
         name="nmpconv",
+        cls=PlainGroup,
         help="Quantizes ONNX CNNs for integer-only devices with power-of-two scales, and runs them with the same bits "
         "everywhere.",
         epilog=f"Exit codes: {', '.join(f'{code.value} {code.meaning}' for code in ExitCode)}. NMP_DEBUG=1 shows where "
@@ -81,7 +84,8 @@ def app_with(loaded: Collection[str]) -> typer.Typer:
         if name == "device":
             app.add_typer(module.app, name=name)
         else:
-            app.command(name, no_args_is_help=name not in WITHOUT_ARGUMENTS)(talking(module.command))
+            bare = name in WITHOUT_ARGUMENTS
+            app.command(name, cls=PlainCommand, no_args_is_help=not bare)(talking(module.command))
     return app
 
 
@@ -105,6 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     completes = any(name.endswith("_COMPLETE") and name.startswith("_NMPCONV") for name in os.environ)
     app = app_with(COMMANDS if completes else [word for word in words if not word.startswith("-")][:1])
     app.rich_markup_mode = "rich" if drawn else None
+    if words[:1] and words[0] in WITHOUT_PRODUCTS and "numpy" not in sys.modules:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     json = "--json" in words
     reset()
     try:

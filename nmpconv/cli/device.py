@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmpconv.cli import console, shared_flags
+from nmpconv.cli.plain_values import PlainCommand, PlainGroup
 from nmpconv.cli.verbosity import talking
 
 if TYPE_CHECKING:
     from nmpconv.device.protocol import Hello
 
 NAME = "device"
-app = typer.Typer(help="List devices, show one, or flash a board.", no_args_is_help=True)
+app = typer.Typer(cls=PlainGroup, help="List devices, show one, or flash a board.", no_args_is_help=True)
 
 
 class WayChoice(str, Enum):
@@ -34,7 +35,7 @@ def facts(hello: Hello) -> list[tuple[str, str]]:
     ]
 
 
-@app.command("info")
+@app.command("info", cls=PlainCommand)
 @talking
 def info(
     name: Annotated[
@@ -59,7 +60,7 @@ def info(
     console.facts([("device", name), *facts(hello), ("memory", memory), ("counter", counter)])
 
 
-@app.command("list")
+@app.command("list", cls=PlainCommand)
 @talking
 def listed(json: shared_flags.Json = False) -> None:
     """List serial ports, drives and simulated boards."""
@@ -85,7 +86,7 @@ def listed(json: shared_flags.Json = False) -> None:
     console.table(("device", "USB", ""), rows)
 
 
-@app.command("build")
+@app.command("build", cls=PlainCommand)
 @talking
 def build(
     board: Annotated[str, typer.Argument(metavar="BOARD", help="Its name, e.g. mps2-an386.", show_default=False)],
@@ -117,7 +118,7 @@ def build(
     console.facts([("board", board), ("firmware", str(path))])
 
 
-@app.command("flash")
+@app.command("flash", cls=PlainCommand)
 @talking
 def flash(
     board: Annotated[

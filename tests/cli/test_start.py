@@ -6,14 +6,18 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import cli_files
 import onnx
 import pytest
 from PIL import Image
+from typer.main import get_command
 
-from nmpconv.cli import COMMANDS, MODULES, whole_app
+import nmpconv
+from nmpconv.cli import BROKEN_PIPE, COMMANDS, MODULES, whole_app
 from nmpconv.file.writer import to_bytes
 
 CLI = Path(sys.modules["nmpconv.cli"].__file__ or "").parent
@@ -33,6 +37,30 @@ def ours(found: set[str]) -> set[str]:
     return {name for name in found if name.split(".")[0] == "nmpconv"}
 
 
+def test_the_version_loads_no_library(tmp_path: Path) -> None:
+    listed = "import sys; from nmpconv.__main__ import main; main(); print(*sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-c", listed, "--version"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    found = set(ran.stderr.split())
+    assert ran.stdout == f"nmpconv {nmpconv.__version__}\n"
+    assert ours(found) == {"nmpconv", "nmpconv.__main__", "nmpconv.errors"}
+    assert not found & {*ENGINES, "numpy", "PIL", "rich", "typer", "click", "pydantic", "threading.local", "logging"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a full device")
+def test_a_version_that_nobody_reads(tmp_path: Path) -> None:
+    """The end of a pipe, a full disk and a closed stream are those of any command."""
+    command = [sys.executable, "-m", "nmpconv", "--version"]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (6, "error: stdout: No space left on device\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (BROKEN_PIPE, "")
+
+
 @pytest.mark.parametrize("flag", ["--version", "--help"])
 def test_what_needs_no_command_loads_none(tmp_path: Path, flag: str) -> None:
     found = modules(tmp_path, flag)
@@ -46,6 +74,7 @@ def test_what_needs_no_command_loads_none(tmp_path: Path, flag: str) -> None:
         ".cli",
         ".cli.console",
         ".cli.flags",
+        ".cli.plain_values",
         ".cli.verbosity",
     }
     assert ours(found) == {f"nmpconv{name}" for name in names}
@@ -57,7 +86,7 @@ def test_a_command_loads_what_it_does(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     for arguments, size in ((("inspect", "m.nmp"), 40), (("run", "m.nmp", "a.png"), 60)):
         found = modules(tmp_path, *arguments)
-        assert not found & {*ENGINES, "rich"}
+        assert not found & {*ENGINES, "rich", "pydantic"}
         own = ours(found)
         options = ("nmpconv.conversion.option", "nmpconv.conversion.keywords")
         allowed = {name for name in own if name.startswith(options)} | {"nmpconv.conversion"}
@@ -83,3 +112,47 @@ def test_unknown_commands_are_refused_as_ever(cli) -> None:
     ran = cli("converts", "m.onnx")
     assert ran.code == 2
     assert "there is no command 'converts'" in ran.err and "convert" in ran.err
+
+
+def every_flag() -> Iterator[tuple[Any, Any]]:
+    """Each flag and argument of all commands, with its context."""
+    group: Any = get_command(whole_app())
+    pairs = [(group.name, group), *group.commands.items(), *group.commands["device"].commands.items()]
+    for name, command in pairs:
+        context = command.make_context(name, [], resilient_parsing=True)
+        yield from ((flag, context) for flag in command.get_params(context))
+
+
+def outcome(read: Callable[[], Any]) -> Any:
+    try:
+        found = read()
+    except Exception as error:
+        return type(error), str(error)
+    return type(found), found
+
+
+def test_values_are_those_that_typer_reads(tmp_path: Path) -> None:
+    """Of each flag, whatever its text: the same value, or refused in the same words; most of them without typer."""
+    pytest.importorskip("typer._adapters", reason="this typer reads values by itself")
+    secret = tmp_path / "secret"
+    secret.write_text("")
+    secret.chmod(0)
+    texts = ["a", "3", "-1", "2.5k", "", "no such", str(tmp_path), str(secret), "host", "Cortex-M4", "yolox", None]
+    quick = plain = 0
+    for flag, context in every_flag():
+        for text in texts:
+            several = flag.multiple or flag.nargs == -1
+            value = (text, text) if several and text is not None else text
+            reader = flag.get_runtime_param()
+            theirs = reader._theirs()
+            wanted = outcome(lambda: theirs.coerce(value, param=flag, ctx=context))  # noqa: B023
+            with pytest.MonkeyPatch.context() as patch:
+                asked: list[None] = []
+                patch.setattr(reader, "_theirs", lambda: asked.append(None) or theirs)  # noqa: B023
+                found = outcome(lambda: reader.coerce(value, param=flag, ctx=context))  # noqa: B023
+            assert found == wanted, (flag.name, text)
+            if issubclass(wanted[0], Exception) or flag.type_descriptor.annotation is bool:
+                continue
+            plain, quick = plain + 1, quick + (not asked)
+    assert plain > 500
+    assert quick > 0.8 * plain
