@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum request { HELLO = 1, BEGIN, DATA, LOAD, INPUT, RUN, PROFILE, DIGESTS, READ, RESET };
+enum request { HELLO = 1, BEGIN, DATA, LOAD, INPUT, RUN, PROFILE, DIGESTS, READ, RESET, SPEED };
 enum { REPLY = 0x80, PROGRESS = 0xFE, REFUSED = 0xFF };
 
 /* Statuses of the link; those below 60 are the interpreter's. */
@@ -358,6 +358,26 @@ static void reset(agent *a, const frame *f) {
   reply(a, f, NULL, 0);
 }
 
+/* Which rates the line has; at one of them it goes on, behind the answer. Rate 0 only asks. */
+static void speed(agent *a, const frame *f) {
+  const agent_config *b = &a->board;
+  uint8_t payload[4 * AGENT_RATES], *p = payload;
+  uint32_t rate = frame_u32(f->payload), known = rate == 0;
+  for (uint32_t i = 0; i < b->rate_count; i++) {
+    p = frame_put(p, b->rates[i], 4);
+    known |= b->rates[i] == rate;
+  }
+  if (!known) {
+    refuse_link(a, f, E_RANGE, "bits a second of the line", rate, b->rate_count ? b->rates[b->rate_count - 1] : 0);
+    return;
+  }
+  reply(a, f, payload, (size_t)(p - payload));
+  if (rate != 0) {
+    b->set_rate(rate);
+    a->faster = rate != b->rates[0];
+  }
+}
+
 static const struct command {
   void (*handle)(agent *a, const frame *f);
   uint16_t least, most; /* bytes of the payload */
@@ -366,12 +386,12 @@ static const struct command {
     [HELLO] = {hello, 0, 0, 0},     [BEGIN] = {begin, 8, 8, 0},        [DATA] = {data, 5, 260, 0},
     [LOAD] = {load, 4, 4, 0},       [INPUT] = {input, 5, 260, 1},      [RUN] = {run, 12, 12, 1},
     [PROFILE] = {profile, 4, 4, 1}, [DIGESTS] = {digests, 16, 268, 1}, [READ] = {read, 12, 12, 1},
-    [RESET] = {reset, 0, 0, 0},
+    [RESET] = {reset, 0, 0, 0},     [SPEED] = {speed, 4, 4, 0},
 };
 
 static void serve(agent *a, const frame *f) {
   if (f->type == 0 || f->type >= sizeof(commands) / sizeof(commands[0])) {
-    refuse_link(a, f, E_REQUEST, "type of the request", f->type, RESET);
+    refuse_link(a, f, E_REQUEST, "type of the request", f->type, SPEED);
     return;
   }
   const struct command *c = &commands[f->type];
@@ -393,5 +413,8 @@ void agent_push(agent *a, uint8_t byte) {
   frame f;
   if (frame_push(&a->parser, byte, &f)) {
     serve(a, &f);
+  } else if (a->faster && a->parser.zeros >= AGENT_ZEROS) { /* who speaks there does so at another rate */
+    a->faster = 0;
+    a->board.set_rate(a->board.rates[0]);
   }
 }

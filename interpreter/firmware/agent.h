@@ -7,6 +7,8 @@
 
 #define AGENT_PROTOCOL 1
 #define AGENT_CHUNK 256 /* bytes of data in a frame */
+#define AGENT_RATES 16
+#define AGENT_ZEROS 16 /* in a row that end no right frame: the line is at its first rate again */
 
 /* What a board gives the agent. Memory is aligned to 64 bytes and may survive a reset. */
 typedef struct agent_config {
@@ -21,11 +23,15 @@ typedef struct agent_config {
   uint64_t (*cycles)(int start); /* see board_cycles */
   void (*put)(void *to, const uint8_t *data, size_t bytes);
   void *to;
+  const uint32_t *rates; /* bits a second of a line that has several: the one that it starts with, then faster ones */
+  uint32_t rate_count;   /* at most AGENT_RATES; 0: it has one, or none */
+  void (*set_rate)(uint32_t rate); /* once all that was put has left */
 } agent_config;
 
 typedef struct agent {
   agent_config board;
   frame_parser parser;
+  int faster;   /* than the rate that the line starts with */
   nmp_net *net; /* NULL until LOAD */
   nmp_info info;
   uint8_t *inputs;    /* staged, after the model: a run may overwrite those in the arena */

@@ -14,7 +14,7 @@ void board_putc(uint8_t byte);
  * requests, so that a board may, and for equal counts should, be deaf. What is counted is told by board_memory. */
 uint64_t board_cycles(int start);
 
-/* Fills in the facts and the memory, but not the functions. */
+/* Fills in the facts and the memory, and set_rate where the line has rates, but not the other functions. */
 void board_memory(agent_config *config);
 
 #endif

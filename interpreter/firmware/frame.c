@@ -62,6 +62,7 @@ int frame_push(frame_parser *parser, uint8_t byte, frame *found) {
   }
   size_t used = parser->used;
   parser->used = 0;
+  parser->zeros++;
   if (used == 0 || used > FRAME_ENCODED) {
     return 0;
   }
@@ -72,6 +73,7 @@ int frame_push(frame_parser *parser, uint8_t byte, frame *found) {
   if (frame_crc32(0, parser->buffer, bytes - 4) != frame_u32(parser->buffer + bytes - 4)) {
     return 0;
   }
+  parser->zeros = 0;
   found->type = parser->buffer[0];
   found->seq = frame_u16(parser->buffer + 1);
   found->payload = parser->buffer + 3;

@@ -19,7 +19,8 @@ typedef struct frame {
 
 typedef struct frame_parser {
   uint8_t buffer[FRAME_ENCODED];
-  size_t used; /* more than the buffer holds: too long, to be dropped */
+  size_t used;    /* more than the buffer holds: too long, to be dropped */
+  uint32_t zeros; /* since the last right frame */
 } frame_parser;
 
 /* Takes one byte of the line. True when it ended a frame that is whole and right; all else is dropped silently. */

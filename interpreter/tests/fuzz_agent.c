@@ -12,7 +12,7 @@
 
 #include "agent.h"
 
-enum { HELLO = 1, BEGIN, DATA, LOAD, INPUT, RUN, PROFILE, DIGESTS, READ, RESET, TYPES };
+enum { HELLO = 1, BEGIN, DATA, LOAD, INPUT, RUN, PROFILE, DIGESTS, READ, RESET, SPEED, TYPES };
 enum { REFUSED = 0xFF };
 
 #define MODEL_BYTES 32768
@@ -26,6 +26,7 @@ static uint8_t *file;
 static size_t file_bytes;
 static frame_parser answers;
 static unsigned long answered, refused, runs;
+static const uint32_t rates[] = {5, 256}; /* among the numbers that are drawn */
 
 static uint32_t pick(uint32_t below) {
   if (deciding != NULL) {
@@ -44,6 +45,12 @@ static uint32_t pick(uint32_t below) {
 static uint64_t cycles(int start) {
   (void)start;
   return 1;
+}
+
+static void set_rate(uint32_t rate) {
+  if (rate != rates[0] && rate != rates[1]) {
+    abort();
+  }
 }
 
 static void put(void *to, const uint8_t *data, size_t bytes) {
@@ -115,10 +122,10 @@ static void run(agent *a) {
 }
 
 static void hostile(agent *a) {
-  static const uint8_t sizes[TYPES] = {0, 0, 8, 20, 4, 20, 12, 4, 16, 12, 0};
-  uint8_t payload[FRAME_PAYLOAD], type = (uint8_t)(pick(64) ? 1 + pick(TYPES - 2) : pick(256));
+  static const uint8_t sizes[TYPES] = {0, 0, 8, 20, 4, 20, 12, 4, 16, 12, 0, 4};
+  uint8_t payload[FRAME_PAYLOAD], type = (uint8_t)(pick(64) ? 1 + pick(READ) : pick(256));
   if ((type == BEGIN || type == RESET) && pick(32)) {
-    type = READ; /* most frames meet a loaded model */
+    type = type == BEGIN && pick(2) ? SPEED : READ; /* most frames meet a loaded model */
   }
   size_t bytes = type < TYPES && pick(4) ? sizes[type] : pick(FRAME_PAYLOAD + 1);
   for (size_t at = 0; at < bytes; at += 4) {
@@ -151,8 +158,8 @@ static void read_model(const char *path, size_t length) {
 }
 
 static void start(agent *a) {
-  static agent_config board = {"fuzz", "fuzz", "none",      1,           1,      4096, 0,
-                               NULL,   NULL,   MODEL_BYTES, ARENA_BYTES, cycles, put,  NULL};
+  static agent_config board = {"fuzz",      "fuzz",      "none", 1,   1,    4096,  0, NULL,    NULL,
+                               MODEL_BYTES, ARENA_BYTES, cycles, put, NULL, rates, 2, set_rate};
   if (file == NULL) {
     board.model = aligned(MODEL_BYTES);
     board.arena = aligned(ARENA_BYTES);
@@ -200,6 +207,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   start(&a);
   a.board.model_bytes = pick(2) ? MODEL_BYTES : 64 * pick(128);
   a.board.ring_bytes = a.board.model_bytes < 1024 ? 0 : 4096;
+  a.board.rate_count = a.board.ring_bytes ? 2 : 0;
   const char *paths = getenv("NMP_MODELS");
   for (uint32_t skip = pick(2) ? pick(4) : pick(1024); paths != NULL && skip > 0; skip--) {
     const char *next = strchr(paths, ':');

@@ -71,6 +71,7 @@ def bench(
     device: None = None,
     wait: float = REOPEN_SECONDS,
     no_reset: bool = False,
+    baud: int | None = None,
     data: Data | Mapping[str, Data] | None = None,
     progress: Progress | bool = silent,
 ) -> Timing: ...
@@ -85,6 +86,7 @@ def bench(
     device: str,
     wait: float = REOPEN_SECONDS,
     no_reset: bool = False,
+    baud: int | None = None,
     data: Data | Mapping[str, Data] | None = None,
     progress: Progress | bool = silent,
 ) -> Measured: ...
@@ -99,6 +101,7 @@ def bench(
     device: str | None = None,
     wait: float = REOPEN_SECONDS,
     no_reset: bool = False,
+    baud: int | None = None,
     data: Data | Mapping[str, Data] | None = None,
     progress: Progress | bool = silent,
 ) -> Timing | Measured:
@@ -107,12 +110,13 @@ def bench(
     runs: measured ones; None: two seconds' worth here, 3 on a device. warmup: runs before, that do not count. device:
     PORT[:baud], tcp:HOST:PORT or sim:BOARD; its outputs are verified against this machine's. wait: seconds in
     which a port that is lost is opened again. no_reset: DTR and RTS of a serial port are not set; default: by its USB
-    vendor. data: what it runs on, as for `nmpconv.evaluate`; without it random inputs, on a device the test vectors of
-    the file. Raises ModelError, UsageError, InputError; with a device DeviceError, and MismatchError where its outputs
-    are others.
+    vendor. baud: most bits a second that a board at a serial port is asked for; None: the most that both have. data:
+    what it runs on, as for `nmpconv.evaluate`; without it random inputs, on a device the test vectors of the file.
+    Raises ModelError, UsageError, InputError; with a device DeviceError, and MismatchError where its outputs are
+    others.
     """
     check(bench, {"runs": runs, "warmup": warmup, "cpu": cpu, "threads": threads, "device": device, "wait": wait})
-    check(bench, {"no_reset": no_reset, "progress": progress})
+    check(bench, {"no_reset": no_reset, "baud": baud, "progress": progress})
     progress = reporter(progress)
     if device is None:
         net = net_of(model, cpu, threads)
@@ -123,7 +127,7 @@ def bench(
     content = data_of(model)
     net = load(content, cpu=cpu)
     calls = on_device.sequences(net) if data is None else given(net, sources(data))
-    with opened(device, progress, wait, no_reset=no_reset) as found:
+    with opened(device, progress, wait, no_reset=no_reset, baud=baud) as found:
         return on_device.measure(found, net, content, calls, runs=runs or RUNS_ON_DEVICE, progress=progress)
 
 

@@ -30,6 +30,7 @@ BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "runs": (1, 1_000_000),
     "warmup": (0, None),
     "wait": (0, 86400),
+    "baud": (1, None),
 }
 FREE = {"model", "files", "data", "example_inputs", "reference"}  # read by those that know all of their forms
 

@@ -30,6 +30,7 @@ def command(
     device: shared_flags.DeviceName = None,
     wait: shared_flags.Wait = 10.0,
     no_reset: shared_flags.NoReset = False,
+    baud: shared_flags.Baud = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,9 +58,8 @@ def command(
     if device is not None:
         from nmpconv.cli.bench_device import bench
 
-        bench(
-            shared_flags.given(model), device, data or [], runs=runs, cpu=cpu, wait=wait, no_reset=no_reset, json=json
-        )
+        given = shared_flags.given(model)
+        bench(given, device, data or [], runs=runs, cpu=cpu, wait=wait, no_reset=no_reset, baud=baud, json=json)
         return
     import nmpconv  # not loaded for --help
 

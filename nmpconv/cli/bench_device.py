@@ -25,6 +25,7 @@ def bench(
     cpu: str | None,
     wait: float,
     no_reset: bool,
+    baud: int | None,
     json: bool,
 ) -> None:
     """cpu: the level of this machine that the device is verified against."""
@@ -40,6 +41,7 @@ def bench(
             device=name,
             wait=wait,
             no_reset=no_reset,
+            baud=baud,
             data=chosen,
             progress=progress,
         )
@@ -75,8 +77,10 @@ def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
         "firmware_bytes": hello.program_bytes,
         "upload_bytes_per_second": found.upload.rate,
         "upload_resumed_at": found.upload.resumed,
+        "baud": found.baud,
         "verified": found.verified > 0,
         "verified_inputs": found.verified,
+        "warnings": list(found.warnings),
     }
 
 
@@ -115,6 +119,8 @@ def _show(name: str, net: Net, found: Measured) -> None:
             ("verified", f"{found.verified} input(s): the same bytes as here"),
         ]
     )
+    for text in found.warnings:
+        console.line(f"warning: {text}")
 
 
 def _counter(found: Measured) -> str:
@@ -137,7 +143,8 @@ def _arrival(found: Measured) -> str:
     if upload.resumed == upload.size:
         return "was there already"
     resumed = f", resumed at {upload.resumed}" if upload.resumed else ""
-    return f"uploaded at {console.scaled(upload.rate)}B/s{resumed}"
+    baud = f" and {found.baud} baud" if found.baud else ""
+    return f"uploaded at {console.scaled(upload.rate)}B/s{baud}{resumed}"
 
 
 def _per(macs: int, count: int) -> str:

@@ -27,6 +27,7 @@ def command(
     ] = None,
     wait: shared_flags.Wait = 10.0,
     no_reset: shared_flags.NoReset = False,
+    baud: shared_flags.Baud = None,
     json: shared_flags.Json = False,
 ) -> None:
     """Compare each op on a device with this machine.
@@ -46,7 +47,7 @@ def command(
     net = load(source)
     chosen = shared_flags.sources(data or (), "--data")
     cases = [case for calls in given(net, chosen) for case in calls] if data else on_device.cases(net)
-    with console.progress() as progress, opened(device, progress, wait, no_reset=no_reset) as found:
+    with console.progress() as progress, opened(device, progress, wait, no_reset=no_reset, baud=baud) as found:
         on_device.load(found, net, shared_flags.content(source))
         for i, case in enumerate(cases):
             first = on_device.first_difference(found, net, case)
@@ -55,9 +56,12 @@ def command(
             progress("compare", i + 1, len(cases))
     ops = len(net.model.ops)
     if json:
-        console.as_json({"device": device, "inputs": len(cases), "ops": ops, "equal": True})
-    else:
-        console.line(f"{ops} ops on {len(cases)} input(s): the same bytes on {device} as here")
+        same = {"device": device, "inputs": len(cases), "ops": ops, "equal": True}
+        console.as_json({**same, "warnings": found.warnings})
+        return
+    console.line(f"{ops} ops on {len(cases)} input(s): the same bytes on {device} as here")
+    for text in found.warnings:
+        console.line(f"warning: {text}")
 
 
 def _mismatch(net: Net, case: int, op: int, difference: Difference, *, where: str) -> MismatchError:

@@ -15,6 +15,8 @@ from nmpconv.errors import UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from nmpconv.base.progress import Progress
+    from nmpconv.device.client import Device
     from nmpconv.runtime.feed import Arrays, Feed
     from nmpconv.runtime.interpreter import Net
 
@@ -49,6 +51,7 @@ def command(
     device: shared_flags.DeviceName = None,
     wait: shared_flags.Wait = 10.0,
     no_reset: shared_flags.NoReset = False,
+    baud: shared_flags.Baud = None,
     json: shared_flags.Json = False,
 ) -> None:
     """Run a model on images, sounds or arrays.
@@ -80,11 +83,19 @@ def command(
         feeds = _feeds(net, values, max_pixels)
         sequences = [[feed.integers(feed[i]) for i in range(a, b)] for feed in feeds for _, a, b in feed.sequences]
         files = [_named(file, values, sources) for feed in feeds for file, _, _ in feed.sequences]
-    results = _here(net, sequences) if device is None else _on_device(source, net, device, wait, no_reset, sequences)
+    warnings: list[str] = []
+    if device is None:
+        results = _here(net, sequences)
+    else:
+        from nmpconv.device.connect import opened
+
+        with console.progress() as progress, opened(device, progress, wait, no_reset=no_reset, baud=baud) as board:
+            results = _on_device(source, net, board, sequences, progress)
+            warnings = board.warnings
     if path is not None:
         shared_flags.write(path, _npz(net, results, raw))
     ranges = joined(one for feed in feeds for one in feed.ranges.values())
-    warnings = [text for one in ranges for text in one.warnings]
+    warnings += [text for one in ranges for text in one.warnings]
     found = [_found(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
     if json:
         places = {"model": str(model), "output": None if path is None else str(path)}
@@ -163,23 +174,21 @@ def _here(net: Net, sequences: Sequence[Sequence[Arrays]]) -> Results:
 
 
 def _on_device(
-    model: Path | bytes, net: Net, name: str, wait: float, no_reset: bool, sequences: Sequence[Sequence[Arrays]]
+    model: Path | bytes, net: Net, device: Device, sequences: Sequence[Sequence[Arrays]], progress: Progress
 ) -> Results:
     """The outputs of every sample, computed by a device."""
-    from nmpconv.device.connect import opened
     from nmpconv.runtime import on_device
 
     results: Results = []
     count, done = sum(map(len, sequences)), 0
-    with console.progress() as progress, opened(name, progress, wait, no_reset=no_reset) as device:
-        on_device.load(device, net, shared_flags.content(model))
-        for sequence in sequences:
-            on_device.restart(device, net)
-            results.append([])
-            for sample in sequence:
-                results[-1].append(on_device.run(device, net, [sample[port.name] for port in net.inputs]))
-                done += 1
-                progress("run", done, count)
+    on_device.load(device, net, shared_flags.content(model))
+    for sequence in sequences:
+        on_device.restart(device, net)
+        results.append([])
+        for sample in sequence:
+            results[-1].append(on_device.run(device, net, [sample[port.name] for port in net.inputs]))
+            done += 1
+            progress("run", done, count)
     return results
 
 

@@ -48,6 +48,15 @@ NoReset = Annotated[
     bool,
     typer.Option("--no-reset", help="Leave DTR and RTS of a serial port unset; default: by its USB vendor."),
 ]
+Baud = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="RATE",
+        help="Most bits a second to agree on with a board at a serial port; default: the most that both have.",
+        show_default=False,
+    ),
+]
 Cpu = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="Force a CPU level, e.g. portable; default: $NMP_CPU or the best."),

@@ -6,6 +6,7 @@ import struct
 import time
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from nmpconv.base.progress import Progress, silent
@@ -13,9 +14,11 @@ from nmpconv.device import protocol
 from nmpconv.device.link import WAIT_MAX, WINDOW, Link, RequestRefused
 from nmpconv.device.protocol import CHUNK, DIGESTS_MAX, AgentStatus, Frame, Hello, Loaded, Type
 from nmpconv.device.transport import Transport
-from nmpconv.errors import DeviceError
+from nmpconv.errors import DeviceError, NmpError
 
 HELLO_SECONDS = 4.0  # a simulator may notice an opened port only after a second
+RATE_SECONDS = 1.0  # until a rate at which nothing comes through is given up
+BAUD_MAX = 4_000_000  # that is asked for where nobody says so
 FRAME_BYTES = 280  # on the line, at most
 RECOVERIES = 3  # resets in a row that are lived through
 # Bytes of data in a frame: half of them after a loss, some more after each that arrives. On a line that harms one byte
@@ -49,10 +52,13 @@ class Run:
 class Device:
     """A device that answered. Raises DeviceError, RequestRefused (a ModelError's or a DeviceError's code).
 
-    wait: seconds that a line which is gone is waited for, and, from HELLO_SECONDS on, a device that starts late.
+    wait: seconds that a line which is gone is waited for, and, from HELLO_SECONDS on, a device that starts late. baud:
+    most bits a second to agree on, for a model to come faster; None: the most that board and port have.
     """
 
-    def __init__(self, line: Transport, progress: Progress = silent, wait: float = 0.0) -> None:
+    def __init__(
+        self, line: Transport, progress: Progress = silent, wait: float = 0.0, baud: int | None = None
+    ) -> None:
         self._link = Link(line, wait, progress)
         self._progress = progress
         self._model = b""
@@ -62,7 +68,11 @@ class Device:
         self._inputs = b""
         self._piece = CHUNK
         self._keeps = False
+        self._baud = baud
+        self._agreed = False
+        self._tried: int | None = None  # the faster rate
         self.name = line.name
+        self._link.slow_down()  # the host before may have ended at another rate
         self.hello = self._hello(max(HELLO_SECONDS, wait))
         self._link.window = max(1, min(WINDOW, self.hello.ring // 2 // FRAME_BYTES))
 
@@ -80,12 +90,58 @@ class Device:
             )
         return found
 
+    @property
+    def baud(self) -> int | None:
+        """Bits a second of its serial port; None: it is at none."""
+        return None if self._link.port is None else self._link.port.rate
+
+    @property
+    def warnings(self) -> list[str]:
+        """Notes about the line for a user."""
+        port = self._link.port
+        if port is None or self._tried is None or port.faster:
+            return []
+        why = f"too little came through at {self._tried} baud, so the line is at {port.rate}"
+        return [f"{why}; --baud sets what is tried"]
+
+    def close(self) -> None:
+        """Leaves the line at its first rate, for the host that comes next."""
+        if self._link.faster:
+            self._tried = None
+            with suppress(DeviceError):
+                self._link.slow_down()
+
+    def _speed_up(self) -> None:
+        """Agrees on a faster rate, once. The line stays as it is with firmware that knows no rates, or where nothing
+        comes through."""
+        port, self._agreed = self._link.port, True
+        if port is None:
+            return
+        try:
+            known = protocol.rates(self._link.ask(Type.SPEED, protocol.numbers(0)))
+        except RequestRefused:
+            return
+        most = BAUD_MAX if self._baud is None else self._baud
+        rate = max((rate for rate in known if port.first_rate < rate <= most), default=None)
+        if rate is None:
+            return
+        self._tried = rate
+        try:
+            self._link.ask(Type.SPEED, protocol.numbers(rate))
+            port.set_rate(rate)
+            self._link.ask(Type.HELLO, quiet=2 * RATE_SECONDS)  # half of that at this rate
+        except NmpError:
+            self._link.slow_down()
+            self._hello(HELLO_SECONDS)
+
     def load(self, model: bytes, macs: Sequence[int] = (), *, keeps: bool = False) -> tuple[Upload, Loaded]:
         """Sends the model, or what is missing of it, and has it verified. Its states begin anew.
 
         macs: of its ops, for how long to wait. keeps: it has states, which a reset of the device would lose.
         """
         self._model, self._macs, self._there, self._keeps = model, macs, 0, keeps
+        if not self._agreed:
+            self._speed_up()
         crc = zlib.crc32(model)
         for _ in range(RECOVERIES):
             try:
@@ -237,7 +293,7 @@ class Device:
                 if sent is not None and has < sent[0]:
                     at, moved = received, time.monotonic()
                     flying.clear()
-                    self._piece = max(self._piece // 2, PIECE_MIN)
+                    self._lose()
                 elif sent is not None:
                     link.took(time.monotonic() - sent[1])
             at = max(at, received)
@@ -248,6 +304,12 @@ class Device:
                 self._piece = max(self._piece // 2, PIECE_MIN)
             link.check_quiet()
         return received
+
+    def _lose(self) -> None:
+        """Sends less at once; where that did not help, at the line's first rate."""
+        if self._piece == PIECE_MIN and self._link.faster:
+            self._link.slow_down()
+        self._piece = max(self._piece // 2, PIECE_MIN)
 
     def _lost(self, frame: Frame, flying: dict[int, tuple[int, float]]) -> bool:
         """Checks whether the device says that it has no upload; other refusals are raised."""

@@ -17,13 +17,24 @@ AUTO = "auto"  # as the name of a device: the USB port that answers
 
 
 @contextmanager
-def opened(name: str, progress: Progress, wait: float = REOPEN_SECONDS, *, no_reset: bool = False) -> Iterator[Device]:
+def opened(
+    name: str,
+    progress: Progress,
+    wait: float = REOPEN_SECONDS,
+    *,
+    no_reset: bool = False,
+    baud: int | None = None,
+) -> Iterator[Device]:
     """The device at a line, which is closed, and a simulator stopped, at the end. wait: seconds in which a port or a
-    connection that is lost is opened again, and in which a device may start. no_reset: see `Serial`.
+    connection that is lost is opened again, and in which a device may start. no_reset: see `Serial`, baud: `Device`.
     """
     line = connect(answering(no_reset) if name.lower() == AUTO else name, no_reset)
     try:
-        yield Device(line, progress, wait)
+        device = Device(line, progress, wait, baud)
+        try:
+            yield device
+        finally:
+            device.close()
     finally:
         line.close()
 

@@ -13,7 +13,7 @@ from nmpconv import errors
 from nmpconv.base.progress import Progress, silent
 from nmpconv.device import protocol
 from nmpconv.device.protocol import AgentStatus, Frame, Parser, Refusal, Type
-from nmpconv.device.transport import LineGone, Transport
+from nmpconv.device.transport import LineGone, Serial, Transport
 from nmpconv.errors import DeviceError, ExitCode, NmpError
 
 QUIET_SECONDS = 8.0  # without any answer: the device is gone
@@ -95,6 +95,7 @@ class Link:
         self._away, self._progress = away, progress
         self._gone, self._heard_before = 0.0, 0.0  # seconds that it was gone since then
         self.window = 1
+        self.port = line if isinstance(line, Serial) else None  # whose rate can be set
         self.bytes_seen = 0
         self.frames_seen = 0
         self.echoes = 0  # requests, which a device never sends
@@ -132,10 +133,24 @@ class Link:
 
     def _write(self, frame: Frame) -> None:
         """Sends a frame; one that a broken line loses is sent again, as others are."""
+        self._put(protocol.encode(frame))
+
+    def _put(self, data: bytes) -> None:
         try:
-            self.line.write(protocol.encode(frame))
+            self.line.write(data)
         except LineGone as gone:
             self._reopen(gone)
+
+    @property
+    def faster(self) -> bool:
+        """The line has another rate than it was opened with."""
+        return self.port is not None and self.port.faster
+
+    def slow_down(self) -> None:
+        """Has the line at its first rate on both sides: zeros reach a board at any rate of its own."""
+        if self.port is not None:
+            self.port.set_rate(self.port.first_rate)
+            self._put(protocol.FIRST_RATE)
 
     def _reopen(self, gone: LineGone) -> None:
         """Raises what was raised where the line does not come back in time. The time does not count as silence."""
@@ -146,6 +161,8 @@ class Link:
             time.sleep(REOPEN_PAUSE)
             with suppress(DeviceError):
                 gone.again()
+                if self.port is not None:
+                    self.line.write(protocol.FIRST_RATE)  # as it is opened
                 waited = time.monotonic() - start
                 self.heard += waited
                 self._gone, self._heard_before = before + waited, self.heard
@@ -160,8 +177,13 @@ class Link:
         self._round_trip += (seconds - self._round_trip) / 8
 
     def check_quiet(self, limit: float | None = None) -> None:
-        """DeviceError after so many seconds without an answer."""
-        if time.monotonic() - self.heard > (self.quiet if limit is None else limit):
+        """DeviceError after so many seconds without an answer. After half of them a line is at its first rate again: a
+        board that was reset is, or one that hears nothing right."""
+        limit = self.quiet if limit is None else limit
+        silent = time.monotonic() - self.heard
+        if self.faster and silent > limit / 2:
+            self.slow_down()
+        if silent > limit:
             raise silence(self)
 
     def ask(

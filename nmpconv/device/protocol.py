@@ -19,6 +19,7 @@ _ENCODED_MAX = PAYLOAD_MAX + 7 + 2
 _HELLO = struct.Struct("<BHIIIIII")
 _REFUSAL = struct.Struct("<BBqqii")
 DIGESTS_MAX = 64  # tensors in a request for digests
+FIRST_RATE = bytes(32)  # twice as many zeros as bring a board's line back to its first rate
 
 
 class Type(IntEnum):
@@ -34,6 +35,7 @@ class Type(IntEnum):
     DIGESTS = 8
     READ = 9
     RESET = 10
+    SPEED = 11
 
 
 REPLY = 0x80
@@ -166,6 +168,11 @@ def numbers(*values: int) -> bytes:
 def unpack(payload: bytes, layout: str) -> tuple[int, ...] | None:
     """The numbers of a reply; None when it has another length."""
     return struct.unpack(layout, payload) if len(payload) == struct.calcsize(layout) else None
+
+
+def rates(payload: bytes) -> tuple[int, ...]:
+    """The rates of a board's line, in bits a second; its first one first."""
+    return struct.unpack(f"<{len(payload) // 4}I", payload[: len(payload) // 4 * 4])
 
 
 def loaded(payload: bytes) -> Loaded | None:

@@ -31,7 +31,7 @@ with suppress(ImportError):  # Windows has none
     import termios
 
     _PORT_ERRORS += (termios.error,)
-_OPEN_ERRORS: tuple[type[Exception], ...] = (*_PORT_ERRORS, ValueError)
+_OPEN_ERRORS: tuple[type[Exception], ...] = (*_PORT_ERRORS, ValueError, OverflowError)
 
 
 class Transport(Protocol):
@@ -90,6 +90,29 @@ class Serial:
     def _reopen(self) -> None:
         self.close()
         self._open()
+
+    @property
+    def first_rate(self) -> int:
+        """Bits a second that it is opened with."""
+        return self._baud
+
+    @property
+    def rate(self) -> int:
+        return int(self._port.baudrate)
+
+    @property
+    def faster(self) -> bool:
+        return self.rate != self._baud
+
+    def set_rate(self, rate: int) -> None:
+        """Raises DeviceError where the port has no such rate, and keeps the one it has."""
+        before = self._port.baudrate
+        try:
+            self._port.baudrate = rate
+        except _OPEN_ERRORS as error:
+            with suppress(*_OPEN_ERRORS):
+                self._port.baudrate = before
+            raise DeviceError(f"the port has no {rate} baud: {_reason(error)}", where=self.name) from None
 
     def read(self, seconds: float) -> bytes:
         try:

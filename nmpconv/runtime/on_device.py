@@ -55,7 +55,8 @@ class Counter:
 
 @dataclass(frozen=True, repr=False)
 class Measured(Summarized):
-    """runs: ticks of each run. ops: ticks of each op in the last run. verified: how many inputs."""
+    """runs: ticks of each run. ops: ticks of each op in the last run. verified: how many inputs. baud: bits a second of
+    a serial port. warnings: about the line."""
 
     hello: Hello
     upload: Upload
@@ -64,6 +65,8 @@ class Measured(Summarized):
     runs: tuple[int, ...]
     ops: tuple[int, ...]
     verified: int
+    baud: int | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def least(self) -> int:
@@ -180,7 +183,8 @@ def measure(
         progress("measure", i + 1, runs)
     ops = device.profile(len(net.model.ops))
     worth = counter(device.hello, device.name)
-    return Measured(device.hello, upload, loaded, worth, tuple(counts), tuple(ops), count)
+    line = (device.baud, tuple(device.warnings))
+    return Measured(device.hello, upload, loaded, worth, tuple(counts), tuple(ops), count, *line)
 
 
 def first_difference(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> tuple[int, Difference] | None:

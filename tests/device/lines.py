@@ -298,14 +298,20 @@ class Port:
         if self._line is not None:
             self._line.close()
 
+    def from_board(self) -> bytes:
+        return b"" if self._line is None else self._line.read(0)
+
+    def to_board(self, data: bytes) -> None:
+        if self._line is not None:
+            self._line.write(data)
+
     def _pass(self) -> None:
         while not self._done.is_set() and (self._left is None or self._left > 0):
-            if self._line is not None and (back := self._line.read(0)):
+            if back := self.from_board():
                 os.write(self._master, back)
             if select.select([self._master], [], [], 0.001)[0]:
                 data = os.read(self._master, 64)
-                if self._line is not None:
-                    self._line.write(data)
+                self.to_board(data)
                 if self._left is not None:
                     self._left -= len(data)
         self._path.unlink()

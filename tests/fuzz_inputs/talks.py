@@ -12,6 +12,8 @@ CHUNK = 256  # AGENT_CHUNK
 DATA, LOAD, PROFILE = 3, 4, 7
 WORDS = {DATA: 5, LOAD: 1, PROFILE: 1}  # of a request's payload
 HELLO = bytes((1, 0, 1, 1, 0))  # the request, of its right length, unharmed, number 0
+HARMED = bytes((1, 0, 1, 0, 0, 5, 0x55, 1))  # the same with another byte in its middle
+SPEED = bytes((1, 1, 1, 1, 1, 7, 1, 1, 1, 0))  # in place of BEGIN; its rate is the faster one
 RUN = bytes((1, 1, 0, 0))  # twice
 SIZE, RECEIVED, PREFIX = 7, 15, 16  # bytes of what is kept of an upload; the first two of the highest value
 IN_FILE = 500  # a byte of the file behind it
@@ -28,6 +30,7 @@ def talks(models: Sequence[Path]) -> Iterator[bytes]:
         yield _lost(models[0], at, goes_on=False) + HELLO
     yield _another(models[0]) + HELLO
     yield _whole(models[0], IN_FILE) + _request(LOAD) + HELLO
+    yield _start(0, models[0]) + SPEED + HARMED * 9 + HELLO
     for tensor in range(12):
         yield _start(0, models[0]) + HELLO * 14 + _digest(tensor)
 

@@ -8,9 +8,20 @@
 #define UART_INTSTATUS REG(UART + 0x0C) /* write 1 to clear */
 #define UART_BAUDDIV REG(UART + 0x10)
 
-void uart_init(void) {
-  UART_BAUDDIV = CLOCK_HZ / BAUD;
+static uint32_t divisor(uint32_t rate) {
+  return (CLOCK_HZ + rate / 2) / rate;
+}
+
+void uart_init(uint32_t rate) {
+  UART_BAUDDIV = divisor(rate);
   UART_CTRL = 0xB; /* send, receive, interrupt on receive */
+}
+
+/* It does not tell when a byte has left: the second one behind it is taken when it has. */
+void uart_set_rate(uint32_t rate) {
+  board_putc(0);
+  board_putc(0);
+  UART_BAUDDIV = divisor(rate);
 }
 
 /* Cleared before, so that a byte that comes meanwhile interrupts again. */

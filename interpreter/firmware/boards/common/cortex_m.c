@@ -27,6 +27,7 @@ static volatile uint8_t ring[RING];
 static volatile uint32_t head, tail; /* written by the interrupt, by board_getc */
 static volatile uint32_t wraps;
 static int has_cyccnt;
+static const uint32_t rates[] = {RATES};
 
 void ring_put(uint8_t byte) {
   if (head - tail < RING) {
@@ -78,7 +79,7 @@ void reset_handler(void) {
 }
 
 void board_init(void) {
-  uart_init();
+  uart_init(rates[0]);
   NVIC_ISER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
   DEMCR |= 1u << 24;
   DWT_CYCCNT = 0;
@@ -137,6 +138,9 @@ void board_memory(agent_config *config) {
   config->clock_hz = CLOCK_HZ;
   config->counter_hz = CLOCK_HZ;
   config->ring_bytes = RING;
+  config->rates = rates;
+  config->rate_count = sizeof(rates) / sizeof(rates[0]);
+  config->set_rate = uart_set_rate;
   config->program_bytes = (uint32_t)(__program_end - __program_start) + (uint32_t)((__data_end - __data_start) * 4);
   config->model = (uint8_t *)(uintptr_t)MODEL_ADDRESS;
   config->model_bytes = MODEL_BYTES;

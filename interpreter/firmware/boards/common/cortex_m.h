@@ -7,10 +7,12 @@
 #include "config.h"
 
 #define REG(address) (*(volatile uint32_t *)(uintptr_t)(address))
-#define BAUD 115200u
 
-/* Sends and receives at BAUD, and interrupts when there is a byte; UART_RX_IRQ itself is turned on elsewhere. */
-void uart_init(void);
+/* Sends and receives, and interrupts when there is a byte; UART_RX_IRQ itself is turned on elsewhere. */
+void uart_init(uint32_t rate);
+
+/* Once all that was put has left. A byte that is wrong is handed on, too: it tells of another rate. */
+void uart_set_rate(uint32_t rate);
 
 /* The interrupt: hands on every byte that there is. */
 void uart_handler(void);

@@ -1,6 +1,7 @@
 /* The agent as a program on this machine, over stdin and stdout. With NMP_AGENT_MEMORY=FILE the model's memory is that
- * file, so that it survives the program as RAM survives a reset. */
-#define _POSIX_C_SOURCE 200112L
+ * file, so that it survives the program as RAM survives a reset. With NMP_AGENT_RATE=FILE the line has rates, and the
+ * one that is set is written there; what carries the bytes may garble those of another rate. */
+#define _POSIX_C_SOURCE 200809L
 #include "board.h"
 
 #include <fcntl.h>
@@ -14,6 +15,8 @@
 #define ALIGNMENT 64
 
 static uint8_t *model, *arena;
+static const uint32_t rates[] = {115200, 230400, 460800, 1000000};
+static int rate_file = -1;
 
 static uint8_t *memory(size_t bytes, const char *path) {
   if (path != NULL) {
@@ -28,7 +31,18 @@ static uint8_t *memory(size_t bytes, const char *path) {
   return posix_memalign(&made, ALIGNMENT, bytes) == 0 ? made : NULL;
 }
 
+static void set_rate(uint32_t rate) {
+  if (pwrite(rate_file, &rate, sizeof(rate), 0) != (ssize_t)sizeof(rate)) {
+    _exit(1);
+  }
+}
+
 void board_init(void) {
+  const char *path = getenv("NMP_AGENT_RATE");
+  if (path != NULL) {
+    rate_file = open(path, O_RDWR | O_CREAT, 0600);
+    set_rate(rates[0]);
+  }
   model = memory(MODEL_BYTES, getenv("NMP_AGENT_MEMORY"));
   arena = memory(ARENA_BYTES, NULL);
   if (model == NULL || arena == NULL) {
@@ -82,4 +96,7 @@ void board_memory(agent_config *config) {
   config->model_bytes = MODEL_BYTES;
   config->arena = arena;
   config->arena_bytes = ARENA_BYTES;
+  config->rates = rates;
+  config->rate_count = rate_file < 0 ? 0 : sizeof(rates) / sizeof(rates[0]);
+  config->set_rate = set_rate;
 }

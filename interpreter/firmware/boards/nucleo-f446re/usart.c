@@ -13,17 +13,28 @@
 
 #define SR_OVERRUN 0x08u
 #define SR_RECEIVED 0x20u
+#define SR_SENT 0x40u
 #define SR_EMPTY 0x80u
 #define CR1_ON 0x202Cu /* enable, interrupt on receive, send, receive */
 
-void uart_init(void) {
+static uint32_t divisor(uint32_t rate) {
+  return (CLOCK_HZ + rate / 2) / rate;
+}
+
+void uart_init(uint32_t rate) {
   RCC_AHB1ENR |= 1u;
   RCC_APB1ENR |= 1u << 17;
   (void)RCC_APB1ENR; /* a clock takes two cycles to come on */
   GPIOA_MODER = (GPIOA_MODER & ~0xF0u) | 0xA0u;
   GPIOA_AFRL = (GPIOA_AFRL & ~0xFF00u) | 0x7700u;
-  USART_BRR = (CLOCK_HZ + BAUD / 2) / BAUD;
+  USART_BRR = divisor(rate);
   USART_CR1 = CR1_ON;
+}
+
+void uart_set_rate(uint32_t rate) {
+  while (!(USART_SR & SR_SENT)) {
+  }
+  USART_BRR = divisor(rate);
 }
 
 /* Reading the state, then the data, also ends an overrun. */
