@@ -12,10 +12,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 WHOLE = 32  # characters of a name that is left as it is
 AND = ";"  # between the parts of a joined name
 PARTS = "/_.:;"  # where a name's end may begin
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _File(Protocol):
+    @property
+    def ops(self) -> Sequence[_Named]: ...
+    @property
+    def tensors(self) -> Sequence[_Named]: ...
+
+
+def of_files(models: Iterable[_File]) -> dict[str, str]:
+    """Short names of all ops and tensors of files, by their names: those of tables, pages and JSON."""
+    files = tuple(models)
+    ops, tensors = ([one.name for file in files for one in getattr(file, kind)] for kind in ("ops", "tensors"))
+    return shortened(ops) | shortened(tensors)
 
 
 def shortened(names: Iterable[str]) -> dict[str, str]:

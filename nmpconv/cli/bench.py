@@ -75,6 +75,7 @@ def command(
 
 def _json(timing: Timing, net: Net) -> dict[str, object]:
     figures = {"min": 0.0, "median": 0.5, "p90": 0.9, "max": 1.0}
+    short = console.of_files([net.model])
     latency = {name: 1e3 * timing.quantile(fraction) for name, fraction in figures.items()}
     return {
         "device": "host",
@@ -88,6 +89,7 @@ def _json(timing: Timing, net: Net) -> dict[str, object]:
                 "first": op.first,
                 "count": op.count,
                 "name": op.name,
+                "short": short[op.name],
                 "kind": op.kind,
                 "ms": 1e3 * op.seconds,
                 "macs": op.macs,
@@ -98,7 +100,7 @@ def _json(timing: Timing, net: Net) -> dict[str, object]:
 
 
 def _show(timing: Timing, net: Net) -> None:
-    _show_ops(timing)
+    _show_ops(timing, net)
     slices = timing.histogram(BINS)
     most = max(count for _, _, count in slices)
     console.table(
@@ -122,7 +124,7 @@ def _show(timing: Timing, net: Net) -> None:
     )
 
 
-def _show_ops(timing: Timing) -> None:
+def _show_ops(timing: Timing, net: Net) -> None:
     total = sum(op.seconds for op in timing.ops) or 1.0
     longest = max(op.seconds for op in timing.ops) or 1.0
     console.table(
@@ -141,4 +143,5 @@ def _show_ops(timing: Timing) -> None:
             for op in timing.ops
         ],
         title="Ops",
+        short=console.of_files([net.model]),
     )

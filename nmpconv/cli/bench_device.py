@@ -53,7 +53,7 @@ def bench(
 
 def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
     unit, count, seconds = found.counter.unit, found.counter.count, found.counter.seconds
-    hello = found.hello
+    hello, short = found.hello, console.of_files([net.model])
     return {
         "device": name,
         "board": hello.board,
@@ -68,7 +68,7 @@ def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
         else {"min": 1e3 * found.least * seconds, "median": 1e3 * found.median * seconds},
         unit: count(found.least),
         "ops": [
-            {"name": op.name, "kind": op.kind, unit: count(ticks), "macs": op.macs}
+            {"name": op.name, "short": short[op.name], "kind": op.kind, unit: count(ticks), "macs": op.macs}
             for op, ticks in zip(net.model.ops, found.ops, strict=True)
         ],
         "arena_bytes": found.loaded.arena_bytes,
@@ -103,6 +103,7 @@ def _show(name: str, net: Net, found: Measured) -> None:
             for i, (op, ticks) in enumerate(zip(net.model.ops, found.ops, strict=True))
         ],
         title="Ops",
+        short=console.of_files([net.model]),
     )
     macs = sum(op.macs for op in net.model.ops)
     console.facts(

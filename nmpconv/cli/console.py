@@ -21,6 +21,7 @@ from nmpconv.base.quantities import percent as percent
 from nmpconv.base.quantities import rate as rate
 from nmpconv.base.quantities import scaled as scaled
 from nmpconv.base.quantities import size as size
+from nmpconv.base.short_names import of_files as of_files
 from nmpconv.base.short_names import shortened as shortened
 
 if TYPE_CHECKING:
@@ -97,13 +98,23 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    short: Mapping[str, str] | None = None,
+) -> None:
     """A table of the result. A column whose name starts with '>' is aligned to the right; columns without any entry are
-    left out; names in those of `NAMES` are `shortened`, but with --verbose."""
+    left out; names in those of `NAMES` are short, but with --verbose.
+
+    short: names of a file with short ones; None: those of the column alone are `shortened`.
+    """
+    known = None if short is None else {clean(name): clean(text) for name, text in short.items()}
     cells, title = [[clean(cell) for cell in row] for row in rows], clean(title)
     for i in (i for i, name in enumerate(columns) if name in NAMES):
-        short = {} if Talk.verbose else shortened(row[i] for row in cells)
-        cells = [[*row[:i], short.get(row[i], row[i]), *row[i + 1 :]] for row in cells]
+        texts = {} if Talk.verbose else shortened(row[i] for row in cells) if known is None else known
+        cells = [[*row[:i], texts.get(row[i], row[i]), *row[i + 1 :]] for row in cells]
     used = [i for i in range(len(columns)) if any(row[i] not in ("", NOTHING) for row in cells)]
     names = [columns[i].removeprefix(">") for i in used]
     right = [columns[i].startswith(">") for i in used]

@@ -72,6 +72,7 @@ def command(
     journal = kept.with_name(f"{kept.name}.auto.json") if options["bits"] == "auto" else None
 
     import nmpconv  # the engines behind it take a second to load: --help and usage errors do not wait for them
+    from nmpconv.file.reader import read
 
     with console.progress() as progress:
         result = nmpconv.convert(shared_flags.given(model), found, **options, journal=journal, progress=progress)
@@ -81,12 +82,15 @@ def command(
         journal.unlink(missing_ok=True)
     needs = _needs(result.data, target, sketch=result.sketch) if dry_run or target else []
     report, written = result.report, None if dry_run else path
+    short = console.of_files([read(result.data, verified=True)])
     if json:
+        told = report.to_json()
+        told["layers"] = [{**row, "short": short[row["name"]]} for row in told["layers"]]
         figures = {"flash_bytes": len(result.data), "ram": [asdict(row) for row in needs]} if needs else {}
-        console.as_json({"model": str(model), "output": written and str(written), **report.to_json(), **figures})
+        console.as_json({"model": str(model), "output": written and str(written), **told, **figures})
         return
     with console.on_stderr(written == shared_flags.STREAM):
-        show_report(report, model, written, planned=result.sketch)
+        show_report(report, model, written, short, planned=result.sketch)
         show_needs(needs, len(result.data), planned=result.sketch)
 
 

@@ -107,6 +107,7 @@ def _read(source: Path | bytes) -> Model:
 def _json(model: Model, scratch: Sequence[int]) -> dict[str, Any]:
     from nmpconv.file.memory_map import memory, to_json
 
+    short = console.of_files([model])
     return {
         "format_version": f"{model.version[0]}.{model.version[1]}",
         "name": model.name,
@@ -115,8 +116,8 @@ def _json(model: Model, scratch: Sequence[int]) -> dict[str, Any]:
         "weights_bytes": model.weights_bytes,
         "inputs": [_port_json(port, model) for port in model.inputs],
         "outputs": [_port_json(port, model) for port in model.outputs],
-        "tensors": [_tensor_json(tensor) for tensor in model.tensors],
-        "ops": [_op_json(op, model) for op in model.ops],
+        "tensors": [{**_tensor_json(tensor), "short": short[tensor.name]} for tensor in model.tensors],
+        "ops": [{**_op_json(op, model), "short": short[op.name]} for op in model.ops],
         "labels": list(model.labels),
         "metadata": model.metadata,
         "test_vectors": len(model.test_vectors),
@@ -199,6 +200,7 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
             *sorted(model.metadata.items()),
         ]
     )
+    short = console.of_files([model])
     columns = ("port", "name", "type", "shape", ">exponent", "in the ONNX model", "fed with")
     ports = [("input", port) for port in model.inputs] + [("output", port) for port in model.outputs]
     console.table(columns, [[kind, *_port_row(port, model)] for kind, port in ports], title="Inputs and outputs")
@@ -207,6 +209,7 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
         ("#", "op", "name", "output", "shape", ">MACs", *([">instructions, estimated"] if instructions else [])),
         [[*_op_row(i, op, model), *more] for (i, op), more in zip(enumerate(model.ops), about, strict=True)],
         title="Ops",
+        short=short,
     )
     listed = [tensor for tensor in model.tensors if constants or tensor.data is None]
     in_float = any(tensor.float_exponents for tensor in listed)
@@ -217,8 +220,10 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
         ),
         [_tensor_row(tensor, in_float) for tensor in listed],
         title="Tensors" if constants else "Activations",
+        short=short,
     )
-    console.table((">offset", ">bytes", "ops", "tensor", "place"), _memory_rows(model), title="Memory map")
+    places = (">offset", ">bytes", "ops", "tensor", "place")
+    console.table(places, _memory_rows(model), title="Memory map", short=short)
 
 
 def _port_row(port: FilePort, model: Model) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nmpconv.cli import console
@@ -31,7 +31,7 @@ def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
     for line in _picture(model, found, edge):
         console.line(line)
     console.line()
-    ops = _names((op.name for op in model.ops), NAME)
+    ops = _names(model, NAME)
     rows = [_step_row(i, model, found, ops) for i in range(len(found.steps))]
     console.table(
         ("#", "op", "name", ">alive", ">ends at", ">scratch", "of the arena"),
@@ -42,13 +42,12 @@ def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
 
 def _facts(model: Model, found: Memory, target: str) -> list[tuple[str, str]]:
     op, step = model.ops[found.peak], found.steps[found.peak]
-    name = console.shortened(one.name for one in model.ops)[op.name]
-    short = console.shortened(tensor.name for tensor in model.tensors)
+    short = console.of_files([model])
     live = [f"{model.tensors[i].nbytes:>10} B  {short[model.tensors[i].name]}" for i in step.live]
     return [
         ("activations", f"{model.arena_bytes} B, of which at least {found.lower_bound} B are alive at once"),
         ("with scratch", f"{found.with_scratch} B on {target}"),
-        ("peak", f"step {found.peak}, {op.kind} {name}: {step.bytes} B are alive"),
+        ("peak", f"step {found.peak}, {op.kind} {short[op.name]}: {step.bytes} B are alive"),
         ("", ""),
         ("alive then", "\n".join(live)),
     ]
@@ -57,7 +56,7 @@ def _facts(model: Model, found: Memory, target: str) -> list[tuple[str, str]]:
 def _picture(model: Model, found: Memory, edge: int) -> Iterator[str]:
     """Pages of steps, each with the tensors that are alive then. edge: columns of all."""
     room = max(LEAST, min(NAME, edge // 4))
-    names = _names((tensor.name for tensor in model.tensors), room)
+    names = _names(model, room)
     sizes = [tensor.nbytes for tensor in model.tensors if tensor.offset is not None]
     digits = max(7, len(str(model.arena_bytes)), len(str(max(sizes, default=0))))
     head = f"{'offset':>{digits}} {'bytes':>{digits}}  {'tensor':{room}} "
@@ -97,9 +96,9 @@ def _levels(found: Memory, model: Model, steps: range, cell: int) -> str:
     return "".join(("#" if tenth >= 10 else str(tenth)) * cell for tenth in tenths)
 
 
-def _names(names: Iterable[str], room: int) -> dict[str, str]:
+def _names(model: Model, room: int) -> dict[str, str]:
     """As people read them, in so many columns: the end of a long name tells more than its beginning."""
-    clean = {name: console.clean(short) for name, short in console.shortened(names).items()}
+    clean = {name: console.clean(short) for name, short in console.of_files([model]).items()}
     return {name: text if len(text) <= room else ".." + text[2 - room :] for name, text in clean.items()}
 
 

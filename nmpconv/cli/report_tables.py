@@ -24,18 +24,21 @@ COLUMNS = (
 )
 
 
-def show_report(report: Report, model: Path, path: Path | None, *, planned: bool = False) -> None:
-    """path: the file that was written, if any; planned: there are no exponents yet."""
+def show_report(
+    report: Report, model: Path, path: Path | None, short: Mapping[str, str], *, planned: bool = False
+) -> None:
+    """path: the file that was written, if any; short: names of it; planned: there are no exponents yet."""
     show_verdict(report.verdict)
     console.table(
         COLUMNS,
         [_row(layer, planned=planned) for layer in report.layers],
         title="Layers (e: exponent; own dB: rounding of this output alone; dB: with all before)",
+        short=short,
     )
     if report.front:
         show_front(report.front)
     show_levers(report.levers)
-    size, quality = _size(report, path, planned=planned), _quality(report, planned=planned)
+    size, quality = _size(report, path, planned=planned), _quality(report, short, planned=planned)
     console.facts([("model", str(model)), *size, *quality])
     for warning in report.warnings:
         console.line(f"warning: {warning}")
@@ -69,11 +72,11 @@ def _size(report: Report, path: Path | None, *, planned: bool) -> list[tuple[str
     ]
 
 
-def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
+def _quality(report: Report, short: Mapping[str, str], *, planned: bool) -> list[tuple[str, str]]:
     """Describes the choice of the integers, and how near the float model they are."""
     from nmpconv.conversion.validation import Considered  # with it the engines, which are there by now
 
-    heads = console.shortened(report.sqnr_by_head)
+    heads = {**console.shortened(report.sqnr_by_head), **short}
     return [
         ("recipe", report.recipe),
         ("not done", "\n".join(note for note in report.notes if not isinstance(note, Considered))),
@@ -81,17 +84,17 @@ def _quality(report: Report, *, planned: bool) -> list[tuple[str, str]]:
         ("SQNR", "\n".join(f"{console.decibels(db)}  {heads[name]}" for name, db in report.sqnr_by_head.items())),
         ("against the quantized model", report.against_quantized.sentence if report.against_quantized else ""),
         ("given ranges", "" if planned else _legalized(report)),
-        ("costliest", _costliest(report)),
+        ("costliest", _costliest(report, short)),
         ("bias rule", _bias_rule(report)),
     ]
 
 
-def _costliest(report: Report) -> str:
+def _costliest(report: Report, names: Mapping[str, str]) -> str:
     """The tensors that make most of the noise at the heads; where that is not known, the layer that loses most."""
     if report.costliest:
         grids = {name: report.noise.on_grid(name) for name in report.costliest}
         every = [name for grid in grids.values() for name in grid]
-        short = console.shortened([*every, *(layer.name for layer in report.layers)])
+        short = {**console.shortened(every), **names}
         parts = report.costliest.items()
         return "\n".join(f"{100 * part:.0f} % of the noise  {on_one_grid(grids[name], short)}" for name, part in parts)
     worst = report.steepest

@@ -48,6 +48,7 @@ def test_inspect_json(cli) -> None:
         "constant": False,
         "offset": 192,
         "bytes": 3,
+        "short": "c",
     }
     assert tensors["x"]["calibration"] is None
     assert tensors["x"]["observed_min"] is None

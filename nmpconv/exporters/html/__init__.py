@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nmpconv import __version__
+from nmpconv.base.short_names import of_files
 from nmpconv.errors import UsageError
 from nmpconv.exporters.html import diff, page
 from nmpconv.exporters.html.subject import Subject, of_file
@@ -27,7 +28,7 @@ def render(subjects: Sequence[Subject]) -> str:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    known = page.names(subjects)
+    known = of_files(subject.model for subject in subjects)
     environment.filters |= {
         "short": lambda name: known.get(name, name),
         "fitted": lambda name, most: _fitted(str(known.get(name, name)), most),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpconv.base.short_names import shortened
+from nmpconv.base.short_names import of_files
 from nmpconv.conversion.report import Layer
 from nmpconv.exporters.html import charts
 from nmpconv.exporters.html.graph_layout import BOX, HEIGHT, layout
@@ -74,14 +74,6 @@ def _span(found: Sequence[int]) -> str:
     return str(low) if low == high else f"{low}..{high}"
 
 
-def names(subjects: Sequence[Subject]) -> dict[str, str]:
-    """Short names of ops and tensors, by their names."""
-    found: dict[str, str] = {}
-    for kind in ("ops", "tensors"):
-        found |= shortened(one.name for subject in subjects for one in getattr(subject.model, kind))
-    return found
-
-
 def facts(subject: Subject) -> list[tuple[str, str]]:
     """Describes the conversion: what is folded away."""
     model = subject.model
@@ -109,7 +101,7 @@ def results(subject: Subject) -> Iterator[tuple[str, str]]:
     report = subject.report
     if report is None:
         return
-    short = names([subject])
+    short = of_files([subject.model])
     heads = report.sqnr_by_head.items()
     yield from (
         (f"SQNR of {short.get(name, name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads

@@ -1,0 +1,63 @@
+"""A tensor or op has one short name: in tables, with --json and on pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nets
+import pytest
+
+from nmpconv.base.short_names import of_files, shortened
+from nmpconv.exporters import html
+from nmpconv.file.reader import read
+from nmpconv.file.writer import to_bytes
+from nmpconv.passes.memory import plan_memory
+
+LONG = "model_1/backbone/a_stage_with_a_long_name"
+
+
+@pytest.fixture
+def file(here: Path) -> Path:
+    """Ops and tensors whose shortest ends are others where only some of the file's names are looked at."""
+    net = nets.Net(1, nets.grid(8, -6))
+    net.input(f"{LONG}/one/x:0", 1, 4)
+    net.integers(f"{LONG}/one/w", 4, 4, most=99, quant=nets.grid(8, -8))
+    net.integers(f"{LONG}/two/w", 4, 4, most=99, quant=nets.grid(8, -8))
+    net.integers(f"{LONG}/one/b", 4, most=9)
+    net.integers(f"{LONG}/relu", 1, 4, most=9)  # a constant
+    one, two, ends = (f"{LONG}/{name}" for name in ("one", "two", "three/relu"))
+    net.op("fully_connected", f"{one}/x:0 {one}/w {one}/b", f"{one}/sum")
+    net.op("fully_connected", f"{one}/sum {two}/w {one}/b", f"{two}/sum")
+    net.op("add", f"{two}/sum {LONG}/relu", ends)
+    path = here / "m.nmp"
+    path.write_bytes(to_bytes(plan_memory.run(net.graph(ends)), {}))
+    return path
+
+
+def test_names_of_a_file(file: Path, cli: Any) -> None:
+    model = read(file)
+    short = of_files([model])
+    activations = [tensor.name for tensor in model.tensors if tensor.data is None]
+    alone = shortened(activations)
+    assert any(alone[name] != short[name] for name in activations), "the test tells the two namings apart"
+    found = json.loads(cli("inspect", file, "--json").out)
+    for row in (*found["tensors"], *found["ops"], *json.loads(cli("bench", file, "--runs", "3", "--json").out)["ops"]):
+        assert row["short"] == short[row["name"]]
+    tables, whole = cli("inspect", file).out, cli("inspect", file, "-v").out
+    page = html.render([html.of_file("m.nmp", file.read_bytes(), model)])
+    ops = [op.name for op in model.ops]
+    for name in (*activations, *ops):
+        assert short[name] in tables.split()
+        assert name in whole.split()
+    assert all(short[name] in re.sub(r"<wbr>|<[^>]*>", "", page) for name in ops)
+
+
+def test_names_of_a_conversion(here: Path, cli: Any) -> None:
+    """Layers are named as the file's ops are, whatever other names there are."""
+    found = json.loads(cli("convert", "model.onnx", "--data", "images", "--mean", "100", "--std", "60", "--json").out)
+    short = of_files([read(here / "model.nmp")])
+    assert {row["name"]: row["short"] for row in found["layers"]}.items() <= short.items()
+    assert found["layers"]
