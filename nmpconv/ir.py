@@ -7,6 +7,7 @@ value is produced before it is used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -85,6 +86,11 @@ class Given:
         low = max(lo, int(ends.min) if self.lo is None else self.lo)
         high = min(hi, int(ends.max) if self.hi is None else self.hi)
         return replace(self, lo=None if low == ends.min else low, hi=None if high == ends.max else high)
+
+    @property
+    def is_power(self) -> bool:
+        """Says that the step is a power of two."""
+        return math.frexp(self.scale)[0] == 0.5
 
     @property
     def is_plain(self) -> bool:

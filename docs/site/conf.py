@@ -31,6 +31,7 @@ navigation = NAVIGATION = {
             "docs/install",
             "docs/usage",
             "docs/mixed-precision",
+            "docs/quantized-models",
             "docs/streams",
             "docs/python",
             "docs/reports",

@@ -108,7 +108,7 @@ class FloatEngine(Engine):
 class OnnxEngine(Engine):
     """The user's original model with the input shapes bound. fetch: any tensor names; None for the model's outputs.
 
-    Inputs that these do not depend on need no feed.
+    Inputs that these do not depend on need no feed. optimize: see `Engine`.
     """
 
     def __init__(
@@ -116,6 +116,8 @@ class OnnxEngine(Engine):
         model: str | Path | onnx.ModelProto,
         input_shapes: Mapping[str, Sequence[int]],
         fetch: Sequence[str] | None = None,
+        *,
+        optimize: bool = True,
     ) -> None:
         where = "" if isinstance(model, onnx.ModelProto) else str(model)
         proto = onnx.ModelProto()
@@ -128,4 +130,4 @@ class OnnxEngine(Engine):
         if missing := [name for name in fetch if name not in known]:
             raise InputError(f"the model has no tensor named {missing[0]!r}", where=where)
         cut(proto, fetch, input_shapes)
-        super().__init__(proto, fetch, where=where)
+        super().__init__(proto, fetch, where=where, optimize=optimize)

@@ -233,7 +233,8 @@ def _legalized(report: Report) -> str:
     if not rows:
         return ""
     kept = [row for row in rows if row.bits <= int(row.dtype.lstrip("uint"))]
-    parts = [f"of {len(rows)} tensors are the model's"]
+    same = sum(row.bits_lost == 0 for row in rows)
+    parts = [f"of {len(rows)} tensors are the model's"] + ([f"{same} have its steps"] if same else [])
     if kept:
         worst, mean = max(kept, key=lambda row: row.bits_lost), sum(row.bits_lost for row in kept) / len(kept)
         name = console.shortened(row.name for row in rows)[worst.name]

@@ -24,7 +24,7 @@ from nmpconv.data import audio
 from nmpconv.data.audio import FrontEnd
 from nmpconv.data.images import with_layout
 from nmpconv.data.samples import Data, Feeds, Samples, spread
-from nmpconv.errors import InputError
+from nmpconv.errors import InputError, UsageError
 from nmpconv.evaluation.detection.decoders import Size
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.to_onnx import to_onnx
@@ -34,8 +34,9 @@ from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes import stream
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize import attention_masks, input_grids, ranges, recurrent_states, slice_scales
+from nmpconv.passes.quantize import attention_masks, given_grids, input_grids, ranges, recurrent_states, slice_scales
 from nmpconv.passes.quantize.exponents import Method, provisional
+from nmpconv.passes.quantize.overrides import NOTHING
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 
@@ -106,6 +107,8 @@ def import_model(context: Context, data: Mapping[str, Data]) -> Imported:
         pictures = {name: s.preprocess for name, s in samples.items() if s.preprocess is not None}
     else:
         pictures = _image_inputs(graph, options)
+    if options.faithful:
+        _check_pictures(graph, pictures)
     graph = float_passes(graph, pictures, context.trace)
     stream.checked(graph, options.stream)  # a wrong stream is reported before any work
     feeds = Feeds(samples, graph.pixels)
@@ -130,20 +133,33 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     check = cache(partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(feeds)))
     bits = activation_bits(graph, str(options.bits), options.widths)
     states = recurrent_states.checked(graph, options.state or ())
-    if len(feeds) and options.equalize != "none":
+    if len(feeds) and options.equalize != "none" and not options.faithful:
         graph, stats, feeds = _with_input_grids(graph, stats, feeds, states, offsets=options.stream is None)
         trace(graph, "FLOAT", "input_grids")
     alone = set(graph.outputs if options.stream else states.values())
-    graph, stats, bits = slice_scales.run(graph, stats, bits, alone)
-    trace(graph, "FLOAT", "slice_scales")
+    own = NOTHING
+    if options.faithful:
+        if not graph.given:
+            raise UsageError("the model has no grids of its own to keep", where="--faithful", hint="leave it out")
+        graph, stats, bits, own = given_grids.run(graph, stats, bits, options.bits == "a16w8")
+        trace(graph, "FLOAT", "given_grids")
+    else:
+        graph, stats, bits = slice_scales.run(graph, stats, bits, alone)
+        trace(graph, "FLOAT", "slice_scales")
+    choices = context.recipe_file.choices(graph).over(own)
     rounding = Rounding(
-        weight_bits(str(options.bits)), options.per_tensor, False, options.bias_correction, options.bias_width
+        weight_bits(str(options.bits)),
+        options.per_tensor,
+        False,
+        options.bias_correction,
+        options.bias_width,
+        options.faithful,
     )
     images = [feeds[i] for i in spread(len(feeds), _affordable(graph))]
     method = Method(options.method, options.percentile)
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
-    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, context.recipe_file.choices(graph))
+    fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
     return Calibrated(imported.samples, feeds, check, fitter)
 
 
@@ -169,6 +185,19 @@ def float_passes(graph: Graph, pictures: Mapping[str, Preprocess], trace: Trace)
     for name, function in FLOAT:
         graph = trace(function(graph), "FLOAT", name)
     return graph
+
+
+def _check_pictures(graph: Graph, pictures: Mapping[str, Preprocess]) -> None:
+    """UsageError where pixels, folded into the first layer, are not on the grid that a quantized model has for them."""
+    for name, how in pictures.items():
+        grid = graph.given.get(name)
+        if grid is not None and not given_grids.holds_pixels(grid, how):
+            raise UsageError(
+                f"pixels do not lie on the grid of input {name!r}, whose step is {grid.scale:g}: the first layer "
+                "would get other integers",
+                where="--faithful",
+                hint="give its data as .npy, in the model's numbers, or another --mean and --std",
+            )
 
 
 def _load(context: Context) -> Graph:

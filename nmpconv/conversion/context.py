@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nmpconv.base.files import read_file
 from nmpconv.base.progress import Progress
@@ -19,6 +20,32 @@ from nmpconv.graph.trace import Trace
 
 MeasureFactory = tuple[Callable[[], Measure], str]
 """Opens a task metric; the name that a journal knows it by."""
+
+
+# Options with which a model's own integers stay as they are.
+FAITHFUL = {
+    "equalize": "none",
+    "rounding": "nearest",
+    "bias_correction": False,
+    "zero_points": False,
+    "drop_channels": False,
+}
+
+
+def _as_given(options: Options) -> Options:
+    """The options of --faithful. UsageError for those that would change the model's integers."""
+    plain = Options()
+    if options.bits not in ("8", "a16w8"):
+        raise UsageError("--faithful keeps the model's bits; --bits is 8, or a16w8 for biases on finer sums of 16 bits")
+    for name, value in {**FAITHFUL, "per_tensor": False}.items():
+        if getattr(options, name) not in (value, getattr(plain, name)):
+            raise UsageError(
+                f"{name} {getattr(options, name)} changes the integers that --faithful keeps",
+                where="--faithful",
+                hint="leave one of them out",
+            )
+    changed: dict[str, Any] = dict(FAITHFUL)
+    return replace(options, **changed)
 
 
 @dataclass(frozen=True)
@@ -42,6 +69,7 @@ class Context:
     def of(model: Path, options: Options, progress: Progress, workers: Workers) -> Context:
         """Raises UsageError for options that contradict each other, and InputError for a wrong recipe file."""
         recipe_file, options = recipes.with_recipe(options)
+        options = _as_given(options) if options.faithful else options
         search = None
         if options.bits == "auto":
             search = mixed_precision.objective(options.goal, options.budget or (), options.target)

@@ -58,7 +58,13 @@ def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
 def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: Decision) -> Decision:
     """Gives 16 bits to tensors where they cost next to nothing; unless widths are strict, or budgets are given."""
     options, images = context.options, calibrated.fitter.images
-    if options.bits != "8" or options.widths == "strict" or options.budget or len(images) < HELD_OUT:
+    if (
+        options.bits != "8"
+        or options.widths == "strict"
+        or options.faithful
+        or options.budget
+        or len(images) < HELD_OUT
+    ):
         return decision
     context.progress("widths", 0, 1)
     trial = held_out(context, calibrated)

@@ -172,6 +172,19 @@ def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[st
     return ("mean and std are for images: samples that are arrays of floats go into the model as they are",)
 
 
+def other_steps(graph: Graph) -> tuple[str, ...]:
+    """Warns, where a quantized model's grids are to be kept, of those that cannot be. graph: the float graph."""
+    names = {value.name for value in graph.activations()}
+    grids = [grid for name, grid in graph.given.items() if name in names and not grid.is_plain]
+    others = sum(not grid.is_power for grid in grids)
+    if not others:
+        return ()
+    return (
+        f"{others} of the model's {len(grids)} steps are no powers of two: the nearest are in their place, so its "
+        "integers change; without --faithful grids and biases are chosen to lose less",
+    )
+
+
 def saturating(graph: Graph) -> tuple[str, ...]:
     """Warns of outputs of a Sigmoid or Softmax whose grid ends far below 1, since calibration saw no more of them."""
     found, makers = [], graph.producers()

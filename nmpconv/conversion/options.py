@@ -309,6 +309,18 @@ class Options:
             recipe=True,
         ),
     )
+    faithful: bool = field(
+        default=False,
+        metadata=as_flag(
+            EXPERTS,
+            "Keep the grids and the integers of a model that was quantized before, and choose nothing: steps that are "
+            "no powers of two become the nearest.",
+            recorded="faithful",
+            recorded_default=False,
+            recipe=True,
+            stored=lambda on: True if on else None,
+        ),
+    )
     save_profile: Path | None = field(
         default=None,
         metadata=as_flag(EXPERTS, "Write the observed ranges to this text file.", writes=True, project=False),

@@ -34,8 +34,9 @@ from nmpconv.data.samples import Data
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
 from nmpconv.passes.float import fold_affine
-from nmpconv.passes.quantize import drop_channels, ranges
+from nmpconv.passes.quantize import drop_channels, given_grids, ranges
 from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.overrides import NOTHING
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 from nmpconv.runtime.costs import footprint
@@ -140,6 +141,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         *diagnostics.normalization(fitter.graph, calibrated.samples, calibrated.feeds),
         *diagnostics.unused(calibrated.samples, preprocess),
         *diagnostics.misnamed(fitter.graph),
+        *(diagnostics.other_steps(fitter.graph) if options.faithful else ()),
         *diagnostics.saturating(decision.prepared.ranged),
         *diagnostics.degenerate(fitter.images, fitter.graph.pixels, len(calibrated.feeds)),
         *diagnostics.quality(
@@ -160,7 +162,9 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         notes=notes,
         held_out=score,
         quality=quality,
-        against_quantized=quantized_model.compared(context, calibrated.samples, count, quantized.whole),
+        against_quantized=quantized_model.compared(
+            context, calibrated.samples, count, quantized.whole, decision.prepared.ranged
+        ),
         front=decision.front,
         warnings=warnings,
     )
@@ -209,8 +213,11 @@ def plan(model: Path, options: Options) -> Result:
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
     bits = activation_bits(graph, str(options.bits), options.widths)
     rounding = Rounding(weight_bits(str(options.bits)), options.per_tensor, gptq=False, bias_bits=options.bias_width)
-    choices = context.recipe_file.choices(graph).widths()
     stats = ranges.run(graph, ranges.assumed(graph))
+    own = NOTHING
+    if options.faithful:
+        graph, stats, bits, own = given_grids.run(graph, stats, bits, options.bits == "a16w8")
+    choices = context.recipe_file.choices(graph).over(own).widths()
     fitter, recipe = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices), Recipe("none", False)
     integer = fitter.quantize(fitter.prepare(recipe.equalize, [], trace), recipe.gptq, trace)
     step = decisions.one_step(integer, options, trace)

@@ -243,8 +243,12 @@ class Fitter:
         asked = [node.outputs[0] for node in calibration.sampled_nodes(graph, WEIGHTED)]
         if len(images) and not all(name in rows for name in asked):
             return calibration.collect(graph, images, WEIGHTED, inputs)
-        moved = {name: (factors.get(name, ONE), graph[name].origin) for name in asked}
+        moved = {name: (factors.get(name, ONE), graph[name].origin - self._origin(name)) for name in asked}
         return replace(inputs, rows=calibration.Moved(rows, moved))
+
+    def _origin(self, name: str) -> float:
+        """Origin of a tensor of the float graph, whose rows are less it."""
+        return self.graph[name].origin if name in self.graph.values else 0.0
 
     def _inputs(self, images: Feeds) -> Evidence:
         return self._memo("inputs", self._of(images), lambda: calibration.inputs_of(self.graph, images))

@@ -1,6 +1,7 @@
 """Cost of biases on the scale of the output: the same weights with biases on the accumulator's scale s_x * s_w instead.
 
-Only simulated, for the report: no .nmp file can hold such a bias. Both sides correct their biases layer by layer.
+Only simulated, for the report: no .nmp file can hold such a bias. Both sides correct their biases layer by layer; or
+neither does (`own_biases`), where a quantized model's integers are kept.
 """
 
 from __future__ import annotations
@@ -41,6 +42,31 @@ def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Ste
     return kept
 
 
+def own_biases(
+    graph: Graph, floats: Graph, evidence: Evidence, names: Sequence[str], compute: Step = step
+) -> dict[str, np.ndarray]:
+    """Integers of these tensors, [N, ...], with the float graph's biases, rounded to the accumulators' scales.
+
+    floats: the graph that was quantized; its nodes have the same names.
+    """
+    biases = {node.name: floats[node.inputs[2]].data for node in floats.nodes if node.op in WEIGHTED}
+    env = evidence.on_grids(graph)
+    kept: dict[str, np.ndarray] = {}
+    for node in walk(graph, env):
+        if node.op in WEIGHTED:
+            x, w, y = (graph[name].quant for name in (*node.inputs[:2], node.outputs[0]))
+            real = biases[node.name]
+            assert x is not None and w is not None and y is not None and real is not None
+            shift = weight_shifts(x, w, y, graph[node.inputs[1]].shape[0])
+            bias = fixed_point.round_half_up(np.ldexp(real.astype(np.float64), shift - y.exponent))
+            made = _run(graph, node, env, bias, shift)
+        else:
+            made = compute(graph, node, env)
+        env.update(made)
+        kept.update({n: made[n] for n in made if n in names})
+    return kept
+
+
 def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], rows: Rows) -> dict[str, np.ndarray]:
     out = node.outputs[0]
     x, w, y = graph[node.inputs[0]].quant, graph[node.inputs[1]], graph[out].quant
@@ -51,6 +77,16 @@ def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], rows: Rows) 
     sums = multiply(gather(graph, node, env[node.inputs[0]], pad, rows.images, rows.positions), split)
     clamp = graph[out].clamp or (-np.inf, np.inf)
     bias, _ = on_accumulator_grid(sums, shift, rows.values, clamp, y)
+    return _run(graph, node, env, bias, shift)
+
+
+def _run(
+    graph: Graph, node: Node, env: dict[str, np.ndarray], bias: np.ndarray, shift: np.ndarray
+) -> dict[str, np.ndarray]:
+    """bias, shift: of each channel [O]."""
+    out, pad = node.outputs[0], pad_of(graph, node)
+    w, y = graph[node.inputs[1]], graph[out].quant
+    assert w.data is not None and y is not None
     values = env[node.inputs[0]]
     bound = accumulator_bound(max(magnitude(values), 0 if pad is None else magnitude(pad)), w.data)
     images, taps, params = WEIGHTED[node.op].as_convolution(node.params, values, w.shape)

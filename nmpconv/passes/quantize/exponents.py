@@ -42,6 +42,7 @@ from nmpconv.passes.quantize.matrix_form import pad_of
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
+GIVEN = "the model"  # place of choices that are a quantized model's own
 BY_NAME = "recipe"  # the method of an exponent that was chosen by name, and is not what would have been chosen anyway
 ROOM = 2.0  # for samples that were not seen, as 16 bits have
 ROUNDING = 2.0**-10  # what float32 may make of a largest value
@@ -120,7 +121,7 @@ def run(
                 exponent = score_headroom.raised(exponent, merged, [table.function for table in after])
         if (said := choices.of(group, "exponent")) is not None and said.value != exponent:
             _check_given(group, said, graph)
-            exponent, how = said.value, BY_NAME
+            exponent, how = said.value, "fixed" if said.place == GIVEN else BY_NAME
         for name in group:
             observed = Observed(float(stats[name].min), float(stats[name].max), how)
             quant = saturating(width, exponent, graph[name].clamp)

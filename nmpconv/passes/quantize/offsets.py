@@ -65,7 +65,14 @@ def run(
 
     stats (of the graph as it is) and bits are by activation. saturated: see `Rounded`.
     """
-    stored = store(graph, _chosen(graph, stats, bits, choices, saturated))
+    return with_origins(graph, stats, bits, _chosen(graph, stats, bits, choices, saturated))
+
+
+def with_origins(
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], origins: Mapping[str, float]
+) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
+    """`store`, with statistics and widths of what it adds."""
+    stored = store(graph, origins)
     around = {node.outputs[0]: node.inputs[0] for node in stored.nodes if node.outputs[0] not in graph.values}
     return (
         stored,
@@ -79,6 +86,15 @@ def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
     return _rows(graph, stats, NOTHING)
 
 
+def wished(graph: Graph, wishes: Mapping[str, float]) -> dict[str, float]:
+    """The origins of all activations, those that are 0 left out, where these are wished for by name: the first ones
+    first, and others 0. Of what ops tie together, not all wishes can be granted."""
+    found = _Equations(graph, None)
+    found.choose({name: Said(origin, "", exact=False) for name, origin in wishes.items()})
+    found.choose({name: Said(0.0, "", exact=False) for name in found.rows})
+    return {name: row[ONE] for name, row in found.rows.items() if row.get(ONE, 0.0)}
+
+
 def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> dict[str, Row]:
     found = _Equations(graph, stats)
     if not all(grid.is_plain for grid in graph.given.values()):
@@ -90,7 +106,8 @@ def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> d
 class _Equations:
     """rows: by activation. Every equation takes one of the free numbers away, the newest in it."""
 
-    def __init__(self, graph: Graph, stats: Mapping[str, TensorStats]) -> None:
+    def __init__(self, graph: Graph, stats: Mapping[str, TensorStats] | None) -> None:
+        """stats: None leaves case 2 out."""
         self.rows: dict[str, Row] = {name: {} for name in graph.inputs}
         self._age: dict[str, int] = {}
         self._having: dict[str, dict[str, None]] = {}  # by free number: the activations whose rows it is in
@@ -99,7 +116,8 @@ class _Equations:
         for name in graph.outputs:
             self._zero(self.rows[name])
         makers, users = graph.producers(), graph.consumers()
-        for node in graph.nodes:
+        for node in graph.nodes if stats is not None else ():
+            assert stats is not None
             for name in _fixed_operands(node, graph, stats, makers, users):
                 if name in self.rows[name]:
                     self._zero(self.rows[name])

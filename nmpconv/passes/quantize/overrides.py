@@ -57,6 +57,17 @@ class Choices:
         """The tensors that equalization is to leave alone."""
         return frozenset(name for name, row in self.tensors.items() if "equalize" in row and not row["equalize"].value)
 
+    def over(self, others: Choices) -> Choices:
+        """These, and what others say of what these do not; where both say the same, it is the others' choice."""
+
+        def both(rows: Mapping[str, Row], below: Mapping[str, Row]) -> dict[str, Row]:
+            return {name: one(rows.get(name, {}), below.get(name, {})) for name in (*below, *rows)}
+
+        def one(row: Row, below: Row) -> Row:
+            return {**row, **{key: said for key, said in below.items() if row.get(key, said).value == said.value}}
+
+        return Choices(both(self.tensors, others.tensors), both(self.ops, others.ops))
+
     def widths(self) -> Choices:
         """Only what decides how many bytes things take."""
         keys = ("bits", "weight_bits", "per_tensor", "bias_bits")

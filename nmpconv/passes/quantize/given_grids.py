@@ -1,0 +1,255 @@
+"""The grids of a model that was quantized before, kept: its integers are those of the file (`--faithful`).
+
+1. Where data moves from one of its grids to another, as in a Concat, a requantize rounds as the model does.
+2. A tensor on a grid of int8, or of uint8 whose zero point an origin takes up (`offsets`), has 8 bits. Where ops around
+   it leave no room for that origin, it has 16 bits of the same step, and saturates where the model does.
+3. A step that is no power of two becomes the nearest; the next one where that does not hold what was seen.
+4. Tensors that the model has no grid for have 16 bits.
+5. Weights on a grid of 8 bits have 8 bits, as ever. Those that only 16 bits hold, as of uint8 with a zero point, have
+   16, and so have those that are on no grid.
+6. Where asked for, a layer whose biases are no integers on the output's grid has an output of 16 bits and finer steps,
+   and a requantize rounds it to the model's grid: biases then lose next to nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN
+from nmpconv.calib.observers import TensorStats
+from nmpconv.ir import Given, Graph, Node, Preprocess
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.requantize import requantize
+from nmpconv.ops.traits import Origins
+from nmpconv.passes.quantize import offsets
+from nmpconv.passes.quantize.exponents import GIVEN
+from nmpconv.passes.quantize.overrides import Choices, Row, Said
+from nmpconv.passes.quantize.shared_grids import grid_groups
+
+FINER_MOST = 12  # bits below a step that sums of 16 bits have
+SAME = 2.0**-20  # of a step: how much less is no difference
+NEAR = 2.0**-12  # of a step: what float32 leaves of a multiple of it
+
+
+class Kept(NamedTuple):
+    """A float graph with the model's grids. stats, bits: of its activations. choices: grids by name."""
+
+    graph: Graph
+    stats: dict[str, TensorStats]
+    bits: Mapping[str, int]
+    choices: Choices
+
+
+def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], fine_sums: bool) -> Kept:
+    """stats, bits: of the activations, as calibration saw them and as they would be chosen. fine_sums: case 6."""
+    graph, copies = _requantized(graph)
+    stats = {**stats, **{name: stats[x] for name, x in copies.items()}}
+    bits = {**bits, **{name: bits[x] for name, x in copies.items()}}
+    known = _known(graph)
+    wishes = {name: _origin(grid, _exponent(grid, stats[name])) for name, grid in known.items()}
+    origins = offsets.wished(graph, {name: wishes[name] for name in _sums_first(graph) if name in wishes})
+    wide = {name for name, grid in known.items() if not _fits(grid, wishes[name], origins.get(name, 0.0))}
+    choices = Choices(_tensors(graph, known, stats, wide), _weights(graph))
+    clamped = [name for name in wide if name in known and not known[name].dtype.endswith("16")]
+    graph, stats, bits = offsets.with_origins(_saturating(graph, known, clamped), stats, bits, origins)
+    if fine_sums:
+        graph, stats, bits, fine = _with_fine_sums(Kept(graph, dict(stats), bits, choices))
+        choices = choices.over(fine)
+    return Kept(graph, dict(stats), bits, choices)
+
+
+def holds_pixels(grid: Given, how: Preprocess) -> bool:
+    """Checks whether what preprocessing makes of each pixel is on the grid."""
+    channels = max(len(how.mean), len(how.std))
+    steps = how.to_model(np.arange(256.0)[:, np.newaxis].repeat(channels, 1)) / grid.scale + grid.zero_point
+    ends = np.iinfo(grid.dtype)
+    whole = np.abs(steps - np.rint(steps)).max() < NEAR
+    return bool(whole and ends.min <= np.rint(steps.min()) and np.rint(steps.max()) <= ends.max)
+
+
+def _with_fine_sums(kept: Kept) -> Kept:
+    """Case 6. Returns the choices for the finer sums alone."""
+    graph, rows = kept.graph, kept.choices.tensors
+    nodes: list[Node] = []
+    made: dict[str, str] = {}
+    fine: dict[str, Row] = {}
+    for node in graph.nodes:
+        out, row = node.outputs[0], rows.get(node.outputs[0], {})
+        if (
+            node.op not in WEIGHTED
+            or out not in graph.given
+            or "exponent" not in row
+            or _are_whole(graph, node, row["exponent"].value)
+        ):
+            nodes.append(node)
+            continue
+        name, finer = f"{node.name}.sum", _finer(graph, out, row["exponent"].value)
+        made[name] = out
+        fine[name] = {
+            "bits": Said(16, GIVEN, exact=False),
+            "exponent": Said(row["exponent"].value - finer, GIVEN, exact=False),
+        }
+        nodes += [replace(node, outputs=(name,)), requantize(name, name, out)]
+    graph = replace(
+        graph.with_values(*(replace(graph[out], name=name) for name, out in made.items())), nodes=tuple(nodes)
+    )
+    stats = {**kept.stats, **{name: kept.stats[out] for name, out in made.items()}}
+    return Kept(graph, stats, {**kept.bits, **dict.fromkeys(made, 16)}, Choices(fine))
+
+
+def _finer(graph: Graph, name: str, exponent: int) -> int:
+    """By how many bits 16 of them hold finer steps than a tensor's, from end to end of its grid in the model."""
+    grid, origin = graph.given[name], graph[name].origin
+    far = max(abs(grid.min - origin), abs(grid.max - origin))
+    return min(max(15 - math.ceil(math.log2(far) - exponent - SAME), 0), FINER_MOST)
+
+
+def _are_whole(graph: Graph, node: Node, exponent: int) -> bool:
+    """Checks whether the biases are integers on the output's grid."""
+    bias = graph[node.inputs[2]].data
+    assert bias is not None
+    steps = np.ldexp(bias.astype(np.float64), -exponent)
+    return bool(np.abs(steps - np.rint(steps)).max(initial=0.0) < NEAR)
+
+
+def _requantized(graph: Graph) -> tuple[Graph, dict[str, str]]:
+    """Case 1. Returns the tensors that are new, and what they are made of."""
+    given = _moved(graph)
+    nodes: list[Node] = []
+    copies: dict[str, str] = {}
+    for node in graph.nodes:
+        out, names = node.outputs[0], list(node.inputs)
+        if OPS[node.op].grid == "same" and out in given:
+            for i, name in OPS[node.op].moved([*enumerate(names)]):
+                if graph[name].is_const or given.get(name, given[out]) == given[out]:
+                    continue
+                names[i] = f"{node.name}.input{i}"
+                copies[names[i]] = name
+                given[names[i]] = given[out]
+                nodes.append(requantize(names[i], name, names[i]))
+        elif OPS[node.op].grid == "same" and (read := [x for x in OPS[node.op].moved(node.inputs) if x in given]):
+            given.update(dict.fromkeys(node.outputs, given[read[0]]))
+        nodes.append(replace(node, inputs=tuple(names)))
+    fresh = [replace(graph[name], name=copy, clamp=None, observed=None) for copy, name in copies.items()]
+    made = {copy: given[copy] for copy in copies}
+    return replace(graph.with_values(*fresh), nodes=tuple(nodes), given={**graph.given, **made}), copies
+
+
+def _moved(graph: Graph) -> dict[str, Given]:
+    """The grids of activations, and of those that only a move of data stands between and one of them."""
+    given, users = _known(graph), graph.consumers()
+    for node in reversed(graph.nodes):
+        if OPS[node.op].grid == "same" and not OPS[node.op].joins and node.outputs[0] in given:
+            for name in OPS[node.op].moved(node.inputs):
+                if len(users[name]) == 1:
+                    given.setdefault(name, given[node.outputs[0]])
+    return given
+
+
+def _known(graph: Graph) -> dict[str, Given]:
+    """The grids of activations; not those of raw pixels and of integers that the model takes or returns."""
+    ports = graph.plain_ports()
+    names = {value.name for value in graph.activations()}
+    return {
+        name: grid
+        for name, grid in graph.given.items()
+        if name in names and name not in ports and name not in graph.pixels
+    }
+
+
+def _exponent(grid: Given, stats: TensorStats) -> int:
+    """Case 3."""
+    exact = math.log2(grid.scale)
+    nearest = math.floor(exact + 0.5)
+    if nearest >= exact - SAME:
+        return nearest
+    shrunk = 2.0**nearest / grid.scale
+    return nearest if grid.min * shrunk <= stats.min and stats.max <= grid.max * shrunk else nearest + 1
+
+
+def _origin(grid: Given, exponent: int) -> float:
+    """The real number that the middle of the type stands for; 0 where 8 bits hold all that is left of the type."""
+    if grid.min >= INT_MIN[8] * grid.scale and grid.max <= INT_MAX[8] * grid.scale:
+        return 0.0
+    middle = (int(np.iinfo(grid.dtype).min) + int(np.iinfo(grid.dtype).max) + 1) // 2
+    return math.ldexp(float(middle - grid.zero_point), exponent)
+
+
+def _sums_first(graph: Graph) -> list[str]:
+    """All activations. What a sum needs is for its operands to give: those of the sum itself are read by more."""
+    kinds = {
+        node.outputs[0]: OPS[node.op].origins(node.params, graph.ins(node), graph[node.outputs[0]])
+        for node in graph.nodes
+    }
+    names = [value.name for value in graph.activations()]
+    return sorted(names, key=lambda name: kinds.get(name) not in (Origins.SUM, Origins.DIFFERENCE))
+
+
+def _fits(grid: Given, wish: float, origin: float) -> bool:
+    """Checks whether 8 bits hold the grid: it has no more, and its zero point is taken up."""
+    return np.iinfo(grid.dtype).bits == 8 and wish == origin
+
+
+def _tensors(
+    graph: Graph, known: Mapping[str, Given], stats: Mapping[str, TensorStats], wide: set[str]
+) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    for group in grid_groups(graph):
+        on_grids = [name for name in group if name in known]
+        row = {"bits": Said(8 if on_grids and wide.isdisjoint(group) else 16, GIVEN, exact=False)}
+        if on_grids:
+            exponent = max(_exponent(known[name], stats[name]) for name in on_grids)
+            row["exponent"] = Said(exponent, GIVEN, exact=False)
+        found.update(dict.fromkeys(group, row))
+    return found
+
+
+def _weights(graph: Graph) -> dict[str, Row]:
+    """Case 5."""
+    found: dict[str, Row] = {}
+    for node in graph.nodes:
+        data = graph[node.inputs[1]].data if node.op in WEIGHTED else None
+        if data is None:
+            continue
+        rows = data.astype(np.float64).reshape(len(data), -1)
+        if not _are_integers(rows, 8) and (_are_integers(rows, 16) or not _are_on_a_grid(rows)):
+            found[node.name] = {"weight_bits": Said(16, GIVEN, exact=False)}
+    return found
+
+
+def _are_on_a_grid(weights: np.ndarray) -> bool:
+    """Checks weights [O, N] for a step in each row, of any size, of which they are at most 255 times."""
+    left = np.abs(weights).max(axis=1, keepdims=True) > 0
+    scaled = weights / np.where(left, np.abs(weights).max(axis=1, keepdims=True), 1.0)
+    done = ~left[:, 0]
+    for most in range(1, 256):
+        steps = scaled * most
+        done |= np.abs(steps - np.rint(steps)).max(axis=1, initial=0.0) < NEAR
+    return bool(done.all())
+
+
+def _are_integers(weights: np.ndarray, bits: int) -> bool:
+    """Checks weights [O, N] for a power of two in each row that makes them integers of so many bits."""
+    mantissas, exponents = np.frexp(weights)
+    whole = np.ldexp(mantissas, 24).astype(np.int64)  # float32 has 24 bits
+    low = np.where(whole == 0, 2**24, whole & -whole)
+    least = np.where(weights == 0, 999, exponents - 24 + np.log2(low).astype(np.int64)).min(axis=1, keepdims=True)
+    steps = np.ldexp(weights, -least)
+    return bool((steps.min(initial=0) >= INT_MIN[bits]) and (steps.max(initial=0) <= INT_MAX[bits]))
+
+
+def _saturating(graph: Graph, known: Mapping[str, Given], names: list[str]) -> Graph:
+    """The graph in which these tensors saturate where their grids end, if what makes them can; inputs are fed so."""
+    made = {out: node for node in graph.nodes for out in node.outputs}
+    values = []
+    for name in names:
+        if name in made and OPS[made[name].op].clamps:
+            low, high = graph[name].clamp or (-math.inf, math.inf)
+            clamp = (max(low, known[name].min), min(high, known[name].max))
+            values.append(replace(graph[name], clamp=clamp))
+    return graph.with_values(*values)
