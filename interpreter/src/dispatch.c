@@ -106,8 +106,10 @@ static const struct target {
   uint8_t address;
   nmp_conv_choose_fn *conv;
 } targets[] = {
-    {"cortex-m4", 4, nmp_conv_dsp_plan},   {"cortex-m55", 4, nmp_conv_mve_plan},  {"rv32", 4, nmp_conv_plain32_plan},
-    {"portable-32", 4, nmp_conv_portable}, {"portable-64", 8, nmp_conv_portable},
+    {"cortex-m0plus", 4, nmp_conv_plain32_plan}, {"cortex-m3", 4, nmp_conv_plain32_plan},
+    {"cortex-m4", 4, nmp_conv_dsp_plan},         {"cortex-m55", 4, nmp_conv_mve_plan},
+    {"rv32", 4, nmp_conv_plain32_plan},          {"portable-32", 4, nmp_conv_portable},
+    {"portable-64", 8, nmp_conv_portable},
 };
 
 #define TARGETS (sizeof(targets) / sizeof(targets[0]))

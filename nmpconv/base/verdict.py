@@ -49,7 +49,8 @@ class Footprint:
     @property
     def machine(self) -> str:
         """The target as people write it."""
-        return {"cortex-m4": "a Cortex-M4", "cortex-m55": "a Cortex-M55", "rv32": "RV32"}.get(self.target, self.target)
+        _, arm, core = self.target.partition("cortex-m")
+        return f"a Cortex-M{core.replace('plus', '+')}" if arm else {"rv32": "RV32"}.get(self.target, self.target)
 
     @property
     def words(self) -> str:

@@ -88,6 +88,8 @@ MaxPixels = Annotated[
 
 class TargetChoice(str, Enum):
     HOST = "host"
+    CORTEX_M0PLUS = "cortex-m0plus"
+    CORTEX_M3 = "cortex-m3"
     CORTEX_M4 = "cortex-m4"
     CORTEX_M55 = "cortex-m55"
     RV32 = "rv32"

@@ -46,7 +46,13 @@ MACHINES = {
     "rv32": Machine("qemu-system-riscv32", ("-M", "virt", "-bios", "none"), "qemu-system-misc", 0),
 }
 # The board whose instructions are those of a target (`nmpconv.runtime.targets`).
-COUNTED_ON = {"cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547", "rv32": "rv32"}
+COUNTED_ON = {
+    "cortex-m0plus": "mps2-an385-m0plus",
+    "cortex-m3": "mps2-an385",
+    "cortex-m4": "mps2-an386",
+    "cortex-m55": "mps3-an547",
+    "rv32": "rv32",
+}
 HOST = "host"  # the agent as a program on this machine
 
 

@@ -32,17 +32,19 @@ from nmpconv.runtime.targets import MICROCONTROLLERS, needs
 DEFAULT = "cortex-m4"  # where nobody says which
 TABLE = Path(__file__).with_name("costs.json")
 # Pixels, channels and factors of a kernel's blocks; what is less is filled up. Of int8 products and of others.
+PLAIN32 = ("cortex-m0plus", "cortex-m3", "rv32")  # whose kernels are `arch/plain32`
 BLOCKS = {
+    **dict.fromkeys(PLAIN32, ((4, 2, 1), (4, 2, 1))),
     "cortex-m4": ((1, 1, 4), (1, 1, 4)),
     "cortex-m55": ((1, 4, 16), (1, 2, 8)),
-    "rv32": ((4, 2, 1), (4, 2, 1)),
 }
-LANES = {"cortex-m4": (4, 2), "cortex-m55": (8, 8), "rv32": (1, 1)}  # channels of a depthwise kernel, as above
-# Counts of sums that only one target's kernels know.
+# Channels of a depthwise kernel, as above.
+LANES = {**dict.fromkeys(PLAIN32, (1, 1)), "cortex-m4": (4, 2), "cortex-m55": (8, 8)}
+# Counts of sums that only some targets' kernels know.
 SPECIAL = {
+    **{target: {"heavy", "strided"} for target in PLAIN32},
     "cortex-m4": {"late", "ragged", "prepared", "tails", "clipped"},
     "cortex-m55": {"broken"},
-    "rv32": {"heavy", "strided"},
 }
 ANYWHERE = set().union(*SPECIAL.values())
 FULL = ((-128, 127), (0, 127), (-32768, 32767), (0, 32767))  # ranges that an instruction saturates to

@@ -9,7 +9,13 @@ from nmpconv.runtime import interpreter
 
 HOST = "host"
 # kB of flash that a bundle's interpreter takes, least and most: what bench/mcu.py measures for the MLPerf Tiny nets.
-INTERPRETER = {"cortex-m4": (12, 28), "cortex-m55": (9, 25), "rv32": (17, 42)}
+INTERPRETER = {
+    "cortex-m0plus": (16, 38),
+    "cortex-m3": (13, 32),
+    "cortex-m4": (12, 28),
+    "cortex-m55": (9, 25),
+    "rv32": (17, 42),
+}
 # Bytes of stack of any file, and of one without ops and convolutions that multiply rows (tests/bench/test_stack.py).
 DEEP_STACK, STACK = 3328, 2048
 DEEP = frozenset({"batch_matmul", "conv_transpose"})

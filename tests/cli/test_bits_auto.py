@@ -100,7 +100,7 @@ def test_a_goal_widens_what_it_needs(cli) -> None:
         (("--bits", "auto", "--budget", "instructions=+5%"), "a budget of instructions needs a microcontroller"),
         (
             ("--bits", "auto", "--budget", "instructions=+5%", "--target", "host"),
-            "--target cortex-m4, cortex-m55, rv32",
+            "--target cortex-m0plus, cortex-m3, cortex-m4, cortex-m55, rv32",
         ),
         (("--bits", "auto", "--budget", "instructions=9", "--target", "rv32"), "at 8 bits already, 9 allowed"),
         (("--bits", "auto", "--budget", "ram=100"), "at 8 bits already, 100 allowed"),

@@ -17,6 +17,7 @@ from nmpconv.cli import console
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Node
 from nmpconv.ops import OPS
+from nmpconv.runtime.targets import MICROCONTROLLERS
 
 
 def test_inspect_json(cli) -> None:
@@ -191,7 +192,7 @@ def test_memory_of_models_in_turns(cli) -> None:
     assert [one["suspended_bytes"] for one in rv32["models"]] == [80, 80 + states]
     assert rv32["flash_bytes"] == sum(Path(name).stat().st_size for name in names)
     every = cli("inspect", *names, "--memory", "--json").json["together"]
-    assert [one["target"] for one in every] == [None, "cortex-m4", "cortex-m55", "rv32"]
+    assert [one["target"] for one in every] == [None, *MICROCONTROLLERS]
     assert every[0]["arena_bytes"] == cli("bundle", *names, "-o", "c", "--json").json["arena_bytes"]
     told = cli("inspect", *names, "--memory").out
     together = f"{every[0]['arena_bytes'] + every[0]['suspended_bytes']} B: the arena, and what is suspended"
