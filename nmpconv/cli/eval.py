@@ -44,7 +44,10 @@ def command(
         Path | None, typer.Option(metavar="FILE", help="The boxes that ap wants: COCO JSON, or a CSV of file,labels.")
     ] = None,
     cpu: shared_flags.Cpu = None,
-    threads: shared_flags.Threads = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Use up to N threads; default: $NMP_THREADS or one per core, as 0 does."),
+    ] = None,
     workers: shared_flags.Workers = None,
     json: shared_flags.Json = False,
 ) -> None:

@@ -211,6 +211,8 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
     size = sum(8 * math.prod(port.shape) for port in net.outputs)
     if side_by_side:
         models, threads = Models(both), net.batch_threads
+        if judge is not None:  # each run of the float model takes all cores, and has memory of its own
+            threads = min(threads, thread_pool.MOST)
         step = max(1, min(PIECE * threads, PIECE_BYTES // size))
         for first in range(0, count, step):
             some = range(first, min(first + step, count))
