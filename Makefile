@@ -163,7 +163,7 @@ docs: $(VENV)/writers  ## build/site: the documents as a site; a broken link is 
 generate: $(BIN)/python  ## what is generated from schema/nmp.fbs
 	$(BIN)/python schema/generate.py
 
-MLPERF_TINY := conv2d fully_connected add average_pool softmax reshape
+MLPERF_TINY := conv2d conv_add fully_connected add average_pool softmax reshape
 
 size:  ## lines of source per folder; bytes of firmware
 	@git ls-files | grep -E '\.(py|c|h|inc|cpp|fbs|sh|md|txt)$$|Makefile|^\.ci/run$$' | grep -v '^samples/.*labels' | xargs wc -l | \

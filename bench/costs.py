@@ -63,7 +63,12 @@ def files(reuse: bool) -> Iterator[tuple[str, bytes]]:
                     file = OUT / f"{name}-{key.replace('/', '-')}.nmp"
                     file.write_bytes(plan(path, options).data)
                     yield file.stem, file.read_bytes()
-    for graph in (*map(cost_cases.pairs, cost_cases.COMBINED), cost_cases.chosen(), cost_cases.sums()):
+    for graph in (
+        *map(cost_cases.pairs, cost_cases.COMBINED),
+        cost_cases.chosen(),
+        cost_cases.sums(),
+        cost_cases.added(),
+    ):
         file = OUT / f"{graph.name}.nmp"
         file.write_bytes(to_bytes(plan_memory.run(graph), {}))
         yield file.stem, file.read_bytes()

@@ -291,8 +291,16 @@ def c_params_header(schema: Schema) -> str:
     out += ["};", ""]
     out.append("/* Reads the parameters of an op of some kind from its verified table in the file. */")
     out.append("typedef void nmp_decode_fn(const uint8_t *table, union nmp_params *params);")
-    out += [f"nmp_decode_fn nmp_{snake(m)}_decode;" for m in members]
+    out += [f"nmp_decode_fn nmp_{snake(m)}_decode;" for m in members if _same_fields(schema, m) == m]
+    out += ["", "/* Of each kind of op: tables with the same fields are read alike. */"]
+    out += [f"#define NMP_DECODE_{snake(m)} nmp_{snake(_same_fields(schema, m))}_decode" for m in members]
     return "\n".join([*out, "", "#endif", ""])
+
+
+def _same_fields(schema: Schema, member: str) -> str:
+    """The first table of the union that has the same fields, if any, so that it is read by one function."""
+    fields = schema.tables[member]
+    return next(m for m in schema.union[1] if m == member or (fields and schema.tables[m] == fields))
 
 
 def c_params_source(schema: Schema) -> str:
@@ -300,6 +308,8 @@ def c_params_source(schema: Schema) -> str:
     out = [NOTICE, '#include "gen/nmp_params.h"', "", '#include "base/fb.h"', ""]
     for m in schema.union[1]:
         name = snake(m)
+        if _same_fields(schema, m) != m:
+            continue
         out.append(f"void nmp_{name}_decode(const uint8_t *table, union nmp_params *params) {{")
         if schema.tables[m]:
             out.append(f"  nmp_{name}_params *p = &params->{name};")

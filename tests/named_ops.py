@@ -4,7 +4,12 @@ from __future__ import annotations
 
 # How often a file names ops, and why it may: it builds them, is about them, or means something else by the word.
 NAMED: dict[str, tuple[int, str]] = {
-    **{f"{path}.py": (2, "a board's needs") for path in ("exporters/c_sources/interpreter_sources", "runtime/targets")},
+    **{
+        f"{path}.py": (n, "a board's needs")
+        for path, n in (("exporters/c_sources/interpreter_sources", 4), ("runtime/targets", 2), ("runtime/costs", 1))
+    },
+    "exporters/qdq.py": (2, "a sum in two ops"),
+    "passes/residual_operands.py": (3, "makes one op of two"),
     "runtime/batches.py": (11, "what keeps rows of a batch apart; runs of files have no ops of Python"),
     "calib/parity.py": (4, "what an engine may move; last functions"),
     **{f"{path}.py": (n, "a key") for path, n in (("cli/compare", 1), ("cli/eval", 2), ("evaluation/accuracy", 1))},

@@ -1,6 +1,7 @@
 /* Convolutions of every level against the portable ones: random shapes with the corners that kernels care for, all
  * widths, biases, shifts and ranges; random and extreme values. Inputs and weights end where nothing can be read;
  * results and scratch are compared with the bytes around them. A padding constant is computed in the same way as zeros.
+ * Where a kernel adds what y holds, every third int8 result of a dense one is a sum.
  *
  *   board_convs [count]
  */
@@ -116,6 +117,9 @@ static void compute(nmp_conv c, const nmp_kernels *kernels, int slot, size_t byt
   memset(to, 0xA5, kept + MARGIN);
   c.scratch = work;
   c.y = (uint8_t *)memset(tail(slot, bytes + 2 * MARGIN), 0xA5, bytes + 2 * MARGIN) + MARGIN;
+  for (size_t i = 0; i < bytes && c.adds; i++) { /* what is added */
+    ((uint8_t *)c.y)[i] = (uint8_t)(i * 151 ^ i >> 5);
+  }
   if (packed > 0) {
     kernel->pack(&c, to);
     c.packed = to;
@@ -179,6 +183,9 @@ static void check(const char *level) {
   const int32_t most = c.y_wide ? 32767 : 127;
   c.lo = one_of(-most - 1, 0, 0, -most / 3);
   c.hi = one_of(most, most, most, most / 2);
+  c.kernels = &tested;
+  c.adds = (uint8_t)(any() % 3 == 0 && !(c.x_wide | c.w_wide | c.y_wide) && !nmp_conv_is_depthwise(&c));
+  c.adds = c.adds && tested.conv(&c)->adds;
   compute(c, &portable, WANT, y_bytes);
   compute(c, &tested, GOT, y_bytes);
   compared++;
@@ -189,9 +196,10 @@ static void check(const char *level) {
   }
   if (memcmp(tail(WANT, y_bytes + 2 * MARGIN), tail(GOT, y_bytes + 2 * MARGIN), y_bytes + 2 * MARGIN) != 0) {
     failed++;
-    printf("%s differs: x %dx%dx%dx%d out %d groups %d kernel %dx%d widths %d%d%d bias %d shift %d lo %d hi %d\n",
-           level, (int)c.images, (int)c.v.in, (int)c.h.in, (int)c.in, (int)c.out, (int)c.groups, (int)c.v.kernel,
-           (int)c.h.kernel, c.x_wide, c.w_wide, c.y_wide, c.bias_bits, c.shift, (int)c.lo, (int)c.hi);
+    printf(
+        "%s differs: x %dx%dx%dx%d out %d groups %d kernel %dx%d widths %d%d%d bias %d shift %d lo %d hi %d adds %d\n",
+        level, (int)c.images, (int)c.v.in, (int)c.h.in, (int)c.in, (int)c.out, (int)c.groups, (int)c.v.kernel,
+        (int)c.h.kernel, c.x_wide, c.w_wide, c.y_wide, c.bias_bits, c.shift, (int)c.lo, (int)c.hi, c.adds);
   }
 }
 

@@ -183,6 +183,23 @@ static void check_pitch(nmp_conv *c) {
   c->pitch = c->out;
 }
 
+/* Sums with what y holds, of the kernels that add it. */
+static void check_added(nmp_conv *c) {
+  const size_t bytes = nmp_conv_pixels(c) * c->out << c->y_wide;
+  c->kernels = &tested;
+  c->adds = 1;
+  if (!(c->x_wide | c->w_wide | c->y_wide) && !nmp_conv_is_depthwise(c) && tested.conv(c)->adds) {
+    uint8_t *want = poisoned(WANT, bytes), *got = poisoned(GOT, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+      want[i] = got[i] = (uint8_t)next_random();
+    }
+    run(c, &portable, want, 1);
+    run(c, &tested, got, (size_t)(1 + up_to(3)));
+    compare("conv with a sum", c->x_wide * 4 + c->w_wide * 2 + c->y_wide, c->k, bytes);
+  }
+  c->adds = 0;
+}
+
 /* Leaves about one weight of four, so that few of those that meet in one sum are extreme. */
 static void thin(const nmp_conv *c, uint8_t *w) {
   for (size_t i = 0; i < (size_t)c->out * c->k; i++) {
@@ -221,6 +238,7 @@ static void check_conv(int fill) {
   compare("conv", c.x_wide * 4 + c.w_wide * 2 + c.y_wide, c.k, bytes);
   check_rows(&c);
   check_pitch(&c);
+  check_added(&c);
 }
 
 /* The int16 of those with extreme bytes whose product is farthest from that of the high bytes, up or down. */

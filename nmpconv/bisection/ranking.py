@@ -17,7 +17,7 @@ from nmpconv.calib.noise_budget import rounded
 from nmpconv.conversion.quantizer import heads
 from nmpconv.evaluation.task_metrics import Label, Measure
 from nmpconv.ir import Graph
-from nmpconv.ops import WEIGHTED
+from nmpconv.ops import WEIGHTED, layer_inputs
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
 TENSOR, WEIGHTS = "tensors", "ops"  # the tables of a recipe in which a row is named
@@ -108,7 +108,8 @@ def _facts(rebuilt: Rebuilt, groups: Mapping[str, tuple[Sequence[str], Sequence[
         edited = not more and rebuilt.cut(name)
         row = {"name": name, "node": of, "kind": kind, "bits": quant.bits, "exponents": (quant.exponent,) * 2}
         found[first] = {"table": TENSOR, **row, "moved": more, "edited": edited, "grid": tuple(members)}
-    stored = {op.name: rebuilt.file.tensors[op.inputs[1]] for op in rebuilt.file.ops if op.kind in WEIGHTED}
+    layers = {op.name: layer_inputs(op.kind, op.inputs) for op in rebuilt.file.ops}
+    stored = {name: rebuilt.file.tensors[layer[1]] for name, layer in layers.items() if layer}
     for node in graph.nodes:
         if node.op in WEIGHTED:
             tensor = stored.get(node.name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
@@ -29,10 +29,10 @@ from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import Fitter, Prepared, Recipe
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError
-from nmpconv.file.reader import FileOp, FileTensor, Model
+from nmpconv.file.reader import FileTensor, Model
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Quant
-from nmpconv.ops import WEIGHTED
+from nmpconv.ops import WEIGHTED, layer_inputs
 from nmpconv.passes.quantize.overrides import Choices, Row, Said
 
 OTHER_NUMBERS = 0.02  # by how much the size of a layer's weights may differ, before they are not those of the file
@@ -152,7 +152,8 @@ def _widths(fitter: Fitter, file: Model) -> Choices:
         if name in fitter.bits and fitter.bits[name] != _bits(tensor):
             tensors[name] = {**tensors.get(name, {}), "bits": Said(_bits(tensor), PLACE)}
     for op in file.ops:
-        bits = _bits(file.tensors[op.inputs[1]]) if op.kind in WEIGHTED else fitter.weight_bits
+        layer = layer_inputs(op.kind, op.inputs)
+        bits = _bits(file.tensors[layer[1]]) if layer else fitter.weight_bits
         if bits != fitter.weight_bits and any(node.name == op.name for node in fitter.graph.nodes):
             ops[op.name] = {**ops.get(op.name, {}), "weight_bits": Said(bits, PLACE)}
     return Choices(tensors, ops)
@@ -180,7 +181,7 @@ def _on_grids(ranged: Graph, file: Model) -> Graph:
 def _constants(ranged: Graph, integer: Graph, file: Model) -> tuple[Graph, Graph, tuple[str, ...], list[float]]:
     """The float graph and one with the file's constants, under the same names; the nodes whose weights are no
     conversion's; and how large weights of the file are beside the float ones, by layer."""
-    ops = {op.name: op for op in file.ops if op.kind in WEIGHTED}
+    layers = {op.name: layer for op in file.ops if (layer := layer_inputs(op.kind, op.inputs))}
     floats, rounded = ranged, ranged
     edited, sizes = [], []
     nodes = []
@@ -190,7 +191,7 @@ def _constants(ranged: Graph, integer: Graph, file: Model) -> tuple[Graph, Graph
             continue
         for i, (ours, name) in enumerate(zip(plain.inputs[1:], node.inputs[1:], strict=True), start=1):
             value, data = ranged[ours], _real(integer, name)
-            stored = _stored(ops.get(node.name), i, file, data.shape)
+            stored = _stored(layers.get(node.name, ()), i, file, data.shape)
             wanted = value.data
             assert wanted is not None
             if stored is not None and not np.array_equal(stored, data):
@@ -212,9 +213,9 @@ def _real(graph: Graph, name: str) -> np.ndarray:
     return _scaled(value.data, value.quant.exponents)
 
 
-def _stored(op: FileOp | None, i: int, file: Model, shape: tuple[int, ...]) -> np.ndarray | None:
+def _stored(layer: Sequence[int], i: int, file: Model, shape: tuple[int, ...]) -> np.ndarray | None:
     """A constant of the file; None where channels are left out of it, or it is in parts."""
-    tensor = None if op is None or i >= len(op.inputs) else file.tensors[op.inputs[i]]
+    tensor = None if i >= len(layer) else file.tensors[layer[i]]
     if tensor is None or tensor.data is None or tensor.data.shape != shape:
         return None
     return _scaled(tensor.data, tensor.exponents)

@@ -76,15 +76,15 @@ def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence |
 
 def sampled_nodes(graph: Graph, ops: Collection[str]) -> list[Node]:
     """The nodes of these ops, and the residual sums behind them."""
-    found = residual_sums(graph)
+    found = residual_sums(graph, 0)
     sums = {found[node.outputs[0]].outputs[0] for node in graph.nodes if node.op in ops and node.outputs[0] in found}
     return [node for node in graph.nodes if node.op in ops or node.outputs[0] in sums]
 
 
-def residual_sums(graph: Graph) -> dict[str, Node]:
+def residual_sums(graph: Graph, least: int = SUMS) -> dict[str, Node]:
     """Adds of long streams, by the operand that is added to the stream: no activation, and read by the add alone.
 
-    The other operand has the same shape, and SUMS sums or more before it. A shorter stream hardly drifts.
+    The other operand has the same shape, and so many sums or more before it. A stream of fewer than SUMS hardly drifts.
     """
     users, outputs, found = graph.consumers(), frozenset(graph.outputs), dict[str, Node]()
     before: dict[str, int] = {}  # sums in the stream up to an activation
@@ -96,7 +96,7 @@ def residual_sums(graph: Graph) -> dict[str, Node]:
             for name, other in zip(names, names[::-1], strict=True):
                 out = graph[name]
                 alone = users[name] == [node] and name not in outputs and not out.clamp and out.shape
-                if alone and len({*names}) == 2 and out.shape == graph[other].shape and before.get(other, 0) >= SUMS:
+                if alone and len({*names}) == 2 and out.shape == graph[other].shape and before.get(other, 0) >= least:
                     found[name] = node
         elif OPS[node.op].grid == "same":
             before.update(dict.fromkeys(node.outputs, depth))

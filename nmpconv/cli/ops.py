@@ -41,14 +41,26 @@ def command(
 
     if json:
         rows = [
-            {"op": op.name, "onnx": list(op.onnx), "int8": True, "int16": True, "restrictions": op.restrictions}
+            {
+                "op": op.name,
+                "onnx": list(op.onnx),
+                "int8": True,
+                "int16": not op.narrow,
+                "restrictions": op.restrictions,
+            }
             for op in OPS.values()
         ]
         console.as_json({"ops": rows, "composed": composed, "tflite": tflite})
         return
-    # Every op computes in int8 and in int16: the tests of each op's cases hold it to that.
+    # The tests of each op's cases hold it to its widths.
     table = [
-        [op.name, ", ".join(op.onnx) or "(inserted by the converter)", "yes", "yes", op.restrictions]
+        [
+            op.name,
+            ", ".join(op.onnx) or "(inserted by the converter)",
+            "yes",
+            "no" if op.narrow else "yes",
+            op.restrictions,
+        ]
         for op in OPS.values()
     ]
     table.append(["(several of these)", ", ".join(composed), "yes", "yes", ""])

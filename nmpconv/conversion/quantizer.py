@@ -24,8 +24,9 @@ from nmpconv.conversion import node_runner
 from nmpconv.errors import VerifyError
 from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.graph.trace import Trace
-from nmpconv.ir import Graph
+from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.passes import residual_operands
 from nmpconv.passes.quantize import (
     equalize,
     exact_square_roots,
@@ -195,7 +196,11 @@ class Fitter:
         chosen = trace(table_segments.run(chosen, stats), "RANGED", "table_segments")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
+        ranged = trace(residual_operands.grids(ranged, self._weight_bits), "RANGED", "residual_operands")
         return Prepared(graph, chosen, ranged, Once(Evidence), free, notes, stats, factors)
+
+    def _weight_bits(self, node: Node) -> int:
+        return self._rounding.of(node, self.choices).weight_bits
 
     def _key(self, mode: str, images: Feeds) -> tuple[Any, ...]:
         return mode, self.zero_points, Is(self.choices), self._of(images)

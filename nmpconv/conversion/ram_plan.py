@@ -7,6 +7,7 @@ from collections.abc import Callable
 from nmpconv.errors import Unsupported
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
+from nmpconv.passes import residual_operands
 from nmpconv.passes.memory import bands, plan_memory, separate_pools
 from nmpconv.runtime import targets
 
@@ -40,7 +41,9 @@ def planned(graph: Graph, max_ram: int | None, target: str | None, trace: Checke
 
 
 def _within(graph: Graph, room: int | None, share: float, trace: Checked) -> Graph:
-    banded = graph if room is None else bands.run(graph, room)
+    banded = residual_operands.run(graph)
+    if room is not None and plan_memory.peak(plan_memory.run(banded, room, share=share)) > room:
+        banded = residual_operands.run(bands.run(graph, room))
     found = trace(plan_memory.run(trace(banded, "INT", "bands"), room, share=share), "PLANNED", "plan_memory")
     if (apart := separate_pools.run(banded)) is banded:
         return found

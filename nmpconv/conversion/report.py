@@ -32,6 +32,7 @@ from nmpconv.ir import Given, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.ops.overlap import BANDS_MAX
+from nmpconv.passes import residual_operands
 from nmpconv.passes.memory.plan_memory import lower_bound, peak
 from nmpconv.passes.quantize import bias_rule, table_readers
 from nmpconv.passes.quantize.matrix_form import samples
@@ -148,7 +149,9 @@ class Report(Summarized):
     @staticmethod
     def of(graph: Graph) -> Report:
         """Report of a planned graph, without measurements."""
-        layers = tuple(_layer(graph, node) for node in graph.nodes)
+        sums = residual_operands.found(graph)  # whose layers' results nobody stores
+        held = {name: graph[one.add.outputs[0]] for name, one in sums.items()}
+        layers = tuple(_layer(graph, node, held.get(node.outputs[0])) for node in graph.nodes)
         quantized = sum(all(v.quant for v in graph.outs(node)) for node in graph.nodes)
         return Report(
             quantized,
@@ -332,14 +335,16 @@ def _with_errors(
     )
 
 
-def _layer(graph: Graph, node: Node) -> Layer:
+def _layer(graph: Graph, node: Node, held: Value | None) -> Layer:
+    """held: what is stored in the place of the node's output."""
     x, y = _quant(graph, node.inputs[0]), _quant(graph, node.outputs[0])
     w = b = shifts = None
     if node.op in WEIGHTED:
         w, b = graph[node.inputs[1]], graph[node.inputs[2]]
-    bits: tuple[int, int | None, int] = (x.bits, None, y.bits)
+    stored = y.bits if held is None or held.quant is None else held.quant.bits
+    bits: tuple[int, int | None, int] = (x.bits, None, stored)
     if w is not None and w.quant is not None:
-        bits = (x.bits, w.quant.bits, y.bits)
+        bits = (x.bits, w.quant.bits, stored)
         found = weight_shifts(x, w.quant, y, w.shape[0])
         shifts = (int(found.min()), int(found.max()))
     return Layer(

@@ -16,13 +16,14 @@ its grid: a power-of-two scale, and a zero point where the file has an origin.
 7. A matrix at 16 bits is multiplied in double, as its sums are wider than float32. A logit that is off by one would
    move its probability by several steps.
 8. What `mul_offset` rounds to 64ths of a step first is rounded so here, in double, as products have 30 bits.
+9. A convolution that takes the other operand of a sum is a convolution whose sums nothing rounds, and an Add.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -36,6 +37,9 @@ from nmpconv.file.reader import FileOp, FilePort, FileTensor, Model
 from nmpconv.frontend.to_onnx import IR_VERSION, OPSET, Exporter
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED, QArray
+from nmpconv.ops.add import AddParams
+from nmpconv.ops.conv2d import Conv2DParams
+from nmpconv.ops.conv_add import ConvAddParams
 from nmpconv.ops.mul import MulOffsetParams
 from nmpconv.ops.mul_offset import FINE
 from nmpconv.passes.float.fold_input import weights_of
@@ -60,8 +64,12 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     if lost:
         rows = [(node.name, node.op, "a file has only its integer tables", "") for node in lost]
         raise UnsupportedModel(rows, hint="export the ONNX model that was converted")
-    grids = {name: _grid(value) for name, value in graph.values.items() if not value.is_const}
-    constants = {name: tensor.data for name, tensor in zip(graph.values, model.tensors, strict=True)}
+    grids = {
+        name: _grid(value)
+        for name, value in graph.values.items()
+        if not value.is_const and _quant(value).bits in STORED
+    }
+    constants = {name: tensor.data for name, tensor in zip(names_of(model), model.tensors, strict=True)}
     real = offsets.store(graph, {name: -value.origin for name, value in graph.values.items()})
     to = _Exporter(real, grids, constants)
     inputs = [to.open(port, name) for port, name in zip(model.inputs, graph.inputs, strict=True)]
@@ -126,7 +134,25 @@ def _graph(model: Model) -> Graph:
 
     ports = [of([port.tensor for port in side]) for side in (model.inputs, model.outputs)]
     graph = Graph(model.name, ports[0], ports[1], (), values)
-    return replace(graph, nodes=tuple(_node(op, of(op.inputs), of(op.outputs), graph) for op in model.ops))
+    return _apart(replace(graph, nodes=tuple(_node(op, of(op.inputs), of(op.outputs), graph) for op in model.ops)))
+
+
+def _apart(graph: Graph) -> Graph:
+    """Case 9."""
+    nodes: list[Node] = []
+    values = dict(graph.values)
+    for node in graph.nodes:
+        if not isinstance(node.params, ConvAddParams):
+            nodes.append(node)
+            continue
+        other, x, w = graph.ins(node)[:3]
+        y, made = graph[node.outputs[0]], f"{node.outputs[0]}~products"
+        sums = Quant(32, tuple(_quant(x).exponent + e for e in _quant(w).exponents), INT_MIN[32], INT_MAX[32])
+        values[made] = replace(y, name=made, quant=sums, clamp=None, origin=y.origin - other.origin)
+        params = Conv2DParams(**asdict(node.params))
+        nodes.append(Node("conv2d", node.name, node.inputs[1:], (made,), params))
+        nodes.append(Node("add", f"{node.name}~sum", (made, other.name), node.outputs, AddParams()))
+    return replace(graph, nodes=tuple(nodes), values=values)
 
 
 def _node(op: FileOp, inputs: tuple[str, ...], outputs: tuple[str, ...], graph: Graph) -> Node:
@@ -236,7 +262,7 @@ class _Exporter(Exporter):
             self._on_grid = {1: (exact, 32), 4: (weights.exponents, weights.bits)}
         OPS[node.op].export(self._without_border(node), self.graph, self)
         self._on_grid = {}
-        for name in node.outputs:
+        for name in (name for name in node.outputs if name in self._grids):
             raw = self._raw(name)
             if OPS[node.op].grid == "free":
                 raw = self.node("Add", (raw, self.const(_half(exact, self._grids[name].quant))))

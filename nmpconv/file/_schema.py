@@ -54,6 +54,7 @@ MEMBERS = (
     "GatherElements",
     "MulOffset",
     "SumLookup",
+    "ConvAdd",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -88,6 +89,7 @@ OP_TABLES = {
     "gather_elements": "GatherElements",
     "mul_offset": "MulOffset",
     "sum_lookup": "SumLookup",
+    "conv_add": "ConvAdd",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -224,6 +226,17 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("low", 1, "scalar", "int", 0, False),
         Field("pieces", 2, "scalar", "int", 0, False),
         Field("groups", 3, "scalar", "int", 1, False),
+    ),
+    "ConvAdd": (
+        Field("stride_h", 0, "scalar", "int", 1, False),
+        Field("stride_w", 1, "scalar", "int", 1, False),
+        Field("dilation_h", 2, "scalar", "int", 1, False),
+        Field("dilation_w", 3, "scalar", "int", 1, False),
+        Field("pad_top", 4, "scalar", "int", 0, False),
+        Field("pad_left", 5, "scalar", "int", 0, False),
+        Field("pad_bottom", 6, "scalar", "int", 0, False),
+        Field("pad_right", 7, "scalar", "int", 0, False),
+        Field("groups", 8, "scalar", "int", 1, False),
     ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),

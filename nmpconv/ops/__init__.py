@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from nmpconv.ir import Graph, Node
 from nmpconv.ops._all import ALL
 from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.weighted import Weighted
 
+T = TypeVar("T")
+
 OPS: dict[str, Op] = {op.name: op for op in ALL}
 
 WEIGHTED: dict[str, Weighted] = {op.name: op for op in ALL if isinstance(op, Weighted)}
+
+
+def layer_inputs(op: str, inputs: Sequence[T]) -> Sequence[T]:
+    """Selects, of something about each input, that of x, weights, bias and perhaps padding; () of an op without
+    weights."""
+    first = OPS[op].layer
+    return () if first is None else inputs[first:]
 
 
 def keeps_batch(graph: Graph, node: Node) -> bool:
@@ -20,4 +32,4 @@ def keeps_batch(graph: Graph, node: Node) -> bool:
     return single and OPS[node.op].keeps_batch(node.params, graph.ins(node), graph[node.outputs[0]])
 
 
-__all__ = ["OPS", "WEIGHTED", "Case", "Op", "QArray", "Weighted", "keeps_batch"]
+__all__ = ["OPS", "WEIGHTED", "Case", "Op", "QArray", "Weighted", "keeps_batch", "layer_inputs"]

@@ -7,6 +7,7 @@ from nmpconv.ops.average_pool import AveragePool
 from nmpconv.ops.batch_matmul import BatchMatmul
 from nmpconv.ops.concat import Concat
 from nmpconv.ops.conv2d import Conv2D
+from nmpconv.ops.conv_add import ConvAdd
 from nmpconv.ops.conv_transpose import ConvTranspose
 from nmpconv.ops.cum_sum import CumSum
 from nmpconv.ops.divide import Divide
@@ -68,4 +69,5 @@ ALL: tuple[Op, ...] = (
     GatherElements(),
     MulOffset(),
     SumLookup(),
+    ConvAdd(),
 )

@@ -67,6 +67,8 @@ class Op:
                  It shares no grid with others (`moved`).
     counted:     elements of the output are indices or truth: right or wrong, without a distance.
     absorbs:     factors of the input's channels go into constants (`with_factors`); those of the output are one number.
+    layer:       in an op with weights: the place of x among the inputs, which weights and bias follow.
+    narrow:      it computes in int8 alone.
     head:        what reaches an output of the graph only through this op is worth the width of an output.
     """
 
@@ -89,6 +91,8 @@ class Op:
     places: ClassVar[int | None] = None
     counted: ClassVar[bool] = False
     absorbs: ClassVar[bool] = False
+    layer: ClassVar[int | None] = None
+    narrow: ClassVar[bool] = False
     head: ClassVar[bool] = False
 
     onnx: ClassVar[tuple[str, ...]] = ()

@@ -22,6 +22,7 @@ class Weighted(Op):
     """
 
     clamps = True
+    layer = 0
     spreads: ClassVar[bool] = False
     constants = (2, 2)
 

@@ -17,6 +17,7 @@ from functools import cache
 from itertools import takewhile
 from math import ceil, prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from nmpconv.base.verdict import Footprint
 from nmpconv.file.reader import FileOp, FileTensor, Model, read
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.conv_add import CONV, ConvAdd
 from nmpconv.ops.effort import Sums
 from nmpconv.ops.weighted import Weighted
 from nmpconv.runtime import interpreter
@@ -109,6 +111,8 @@ def _counted(op: FileOp, model: Model, target: str, portable: bool) -> Counted:
     known = OPS[op.kind]
     params = known.Params(**op.params)
     inputs, outputs = ([_value(model.tensors[i]) for i in side] for side in (op.inputs, op.outputs))
+    if isinstance(known, ConvAdd):
+        return _added(params, inputs, outputs[0], target)
     if not isinstance(known, Weighted):
         return _plain(op, inputs, outputs)
     sums, wide = known.sums(params, inputs, outputs[0]), any(value.dtype != "int8" for value in inputs[:2])
@@ -123,6 +127,16 @@ def _counted(op: FileOp, model: Model, target: str, portable: bool) -> Counted:
         counts = _dense(sums, outputs[0], BLOCKS[target][wide])
     counts = {name: n for name, n in counts.items() if name not in ANYWHERE or name in SPECIAL[target]}
     return Counted(f"{kind} {_widths([*inputs[:2], outputs[0]])}{' portable' if portable else ''}", counts)
+
+
+def _added(params: Any, inputs: Sequence[Value], y: Value, target: str) -> Counted:
+    """A dense convolution and the other operand of its sum, the first input; where that is not y's place, it is moved
+    there. No patch lies in y, where it waits."""
+    other, *read = inputs
+    sums, wide = CONV.sums(params, read, y), any(value.dtype != "int8" for value in read[:2])
+    counts = {**_dense(sums, y, BLOCKS[target][wide]), "late": 0, "moved": y.size * (other.offset != y.offset)}
+    counts = {name: n for name, n in counts.items() if name not in ANYWHERE or name in SPECIAL[target]}
+    return Counted(f"added {_widths([*read[:2], y])}", counts)
 
 
 def _dense(sums: Sums, y: Value, block: tuple[int, int, int]) -> dict[str, float]:

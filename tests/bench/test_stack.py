@@ -52,6 +52,8 @@ def test_stack_of_bundles(tmp_path: Path, need_tool: Callable[..., str]) -> None
     overlap = found.of("../src/ops/common/overlap.c:overlap_run")[0] - found.of(convolutions[0])[0]
     for name in (*plain, *convolutions):
         assert around + overlap + found.of(name)[0] <= PLAIN_STACK, name
+    frames = found.functions["nmp_added_run"].bytes + found.functions["nmp_conv_run"].bytes  # conv_add
+    assert around + frames + found.of(convolutions[0])[0] <= PLAIN_STACK
     deep = [name for file, name in runs.items() if file.partition(".")[0] in DEEP]
     assert len(deep) == len(DEEP) and all(around + found.of(name)[0] > PLAIN_STACK for name in deep)
 

@@ -9,6 +9,7 @@ value. Rules only bound: they cannot make a wrong result right, as it is compare
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -357,6 +358,15 @@ def _concat(at: Context, errors: list[Array]) -> Array:
     )
 
 
+def _layer_and_sum(at: Context, errors: list[Array]) -> Array:
+    """conv_add: that of the operand, and that of the convolution."""
+    layer = copy(at)
+    layer.node = replace(at.node, op="conv2d", inputs=at.node.inputs[1:])
+    layer.source = at.source and replace(at.source, op="conv2d", inputs=at.source.inputs[1:])
+    layer.inputs, layer.x = at.inputs[1:], at.x[1:]
+    return errors[0] + _linear(layer, errors[1:])
+
+
 def _sum(at: Context, errors: list[Array]) -> Array:
     return errors[0] + errors[1]
 
@@ -371,6 +381,7 @@ def _moved(at: Context, errors: list[Array]) -> Array:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("conv2d", "conv_transpose", "fully_connected"), _linear),
+    "conv_add": _layer_and_sum,
     **dict.fromkeys(("add", "sub"), _sum),
     **dict.fromkeys(("minimum", "maximum"), _larger),
     **dict.fromkeys(("average_pool", "max_pool", "slice", "reshape", "transpose", "gather", "cum_sum"), _moved),

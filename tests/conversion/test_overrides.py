@@ -11,6 +11,7 @@ from nmpconv.conversion.quantizer import Fitter, Prepared
 from nmpconv.errors import InputError
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
+from nmpconv.passes import residual_operands
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Line, resolve
 from nmpconv.passes.quantize.rounding import Rounding
@@ -187,9 +188,10 @@ def test_any_widths_make_a_legal_graph(net: Graph, seed: int) -> None:
     weights = [line(f"n_{name}", weight_bits=int(rng.choice((8, 16)))) for name in "adpefty"]
     _, integer = prepared(net, resolve(net, rows, weights), str(rng.choice(("none", "scalar", "vector"))))
     for row in rows:
+        sum_of = residual_operands.found(integer).get(row.name)  # a result that nobody stores has no width of its own
         quant = integer[row.name].quant
         assert quant
-        assert quant.bits == row.said["bits"]
+        assert sum_of or quant.bits == row.said["bits"]
 
 
 def test_only_the_widths(net: Graph) -> None:

@@ -273,7 +273,7 @@ def test_prepare(net: Graph, mode: str, count: int, zero_points: bool) -> None:
     assert (made.float_graph == net) == (mode == "none" and not zero_points)
     assert any(value.origin for value in made.ranged.activations()) == zero_points
     assert set(made.evidence.rows) == (
-        {node.outputs[0] for node in net.nodes if node.op in quantizer.WEIGHTED} if count else set()
+        {node.outputs[0] for node in net.nodes if node.op in (*quantizer.WEIGHTED, "add")} if count else set()
     )
     integer(made.ranged, Rounding(), evidence(made.ranged, images))
 

@@ -51,6 +51,28 @@ def conv2d(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     return y
 
 
+def conv_add(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
+    """The sums of the convolution in real numbers, by a conv2d without rounding; r is added to them."""
+    r, (x, w, b), p = arrays[0], arrays[1:4], node.params
+    qr, qx, qw = _quants(graph, node)[:3]
+    qy = _quants(graph, node)[-1]
+    pad = arrays[4] if len(arrays) > 4 else np.zeros(x.shape[3], int)
+    y = np.zeros(r.shape, object)
+    per_group, out_per_group = w.shape[3], w.shape[0] // p.groups
+    for n, oy, ox, o in np.ndindex(*y.shape):
+        first, total = o // out_per_group * per_group, 0
+        for ky, kx in np.ndindex(*w.shape[1:3]):
+            iy = oy * p.stride_h - p.pad_top + ky * p.dilation_h
+            ix = ox * p.stride_w - p.pad_left + kx * p.dilation_w
+            inside = 0 <= iy < x.shape[1] and 0 <= ix < x.shape[2]
+            pixel = (x[n, iy, ix] if inside else pad)[first : first + per_group]
+            total += sum(int(a) * int(c) for a, c in zip(pixel, w[o, ky, kx], strict=True))
+        e_w = qw.exponents[o if len(qw.exponents) > 1 else 0]
+        exact = real(total, qx.exponent + e_w) + real(r[n, oy, ox, o], qr.exponent)
+        y[n, oy, ox, o] = saturated(rounded(exact / Fraction(2) ** qy.exponent) + int(b[o]), qy)
+    return y
+
+
 def fully_connected(graph: Graph, node: Node, arrays: list[np.ndarray]) -> np.ndarray:
     x, w, b = arrays
     (qx, qw), qy = _quants(graph, node)[:2], _quants(graph, node)[-1]
@@ -390,6 +412,7 @@ BRUTE: dict[str, Callable[..., np.ndarray]] = {
     "add": _elementwise(lambda a, b: a + b),
     "mul": _elementwise(lambda a, b: a * b),
     "mul_offset": mul_offset,
+    "conv_add": conv_add,
     "average_pool": average_pool,
     "max_pool": max_pool,
     "requantize": requantize,

@@ -76,6 +76,12 @@
 #define NMP_CONV_HARD 1
 #endif
 
+/* 1: convolutions that add the other operand of a residual sum. 2: the same by another pass, which is less code, where
+ * steps are kept. */
+#ifndef NMP_CONV_ADD
+#define NMP_CONV_ADD 1
+#endif
+
 /* 1: inputs may be states. */
 #ifndef NMP_STATES
 #define NMP_STATES 1

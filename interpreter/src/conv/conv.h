@@ -19,10 +19,13 @@ struct nmp_conv {
   uint32_t pitch;   /* on PCs: elements from a pixel of y to the next, if the kernel is pitched */
   uint32_t k;       /* products of a sum: KH * KW * in / groups */
   uint8_t x_wide, w_wide, y_wide, bias_bits; /* read by nmp_x_wide, ...; 8, 16 or 32 */
-  const void *x, *w, *bias;                  /* [N,H,W,in], [out,KH,KW,in/groups], [out] */
-  const void *pad;                           /* [in], what padding holds; NULL: zeros */
-  void *y;                                   /* [N,OH,OW,out] */
-  const int8_t *exponents;                   /* of w: shift of channel c = shift - exponents[c * exponent_step] */
+#if NMP_CONV_ADD
+  uint8_t adds; /* int8 y holds what is added to each result before it is clipped; where the kernel does that */
+#endif
+  const void *x, *w, *bias; /* [N,H,W,in], [out,KH,KW,in/groups], [out] */
+  const void *pad;          /* [in], what padding holds; NULL: zeros */
+  void *y;                  /* [N,OH,OW,out] */
+  const int8_t *exponents;  /* of w: shift of channel c = shift - exponents[c * exponent_step] */
   int shift;
   uint32_t exponent_step; /* 0: one exponent for all channels */
   int32_t lo, hi;
@@ -44,7 +47,8 @@ struct nmp_conv_kernel {
   void (*run)(const nmp_conv *c, size_t task, size_t tasks); /* share `task` of `tasks`, in any order, on any thread */
   /* Rows [first, last) of y, whose first one goes to c->y; of one image. NULL: it has no such function. */
   void (*rows)(const nmp_conv *c, size_t first, size_t last);
-  int pitched; /* it obeys pitch; otherwise that is `out` */
+  uint8_t pitched; /* it obeys pitch; otherwise that is `out` */
+  uint8_t adds;    /* it obeys `adds` of such a convolution; each element of y is read before it is written, once */
 };
 
 static inline int nmp_x_wide(const nmp_conv *c) {
@@ -57,6 +61,15 @@ static inline int nmp_y_wide(const nmp_conv *c) {
 
 static inline int nmp_w_wide(const nmp_conv *c) {
   return NMP_ONE_WIDTH(NMP_WEIGHT_BITS, c->w_wide);
+}
+
+static inline int nmp_conv_adds(const nmp_conv *c) {
+#if NMP_CONV_ADD == 1
+  return c->adds;
+#else
+  (void)c;
+  return 0;
+#endif
 }
 
 static inline size_t nmp_conv_pixels(const nmp_conv *c) {

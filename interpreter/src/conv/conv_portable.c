@@ -92,7 +92,7 @@ static void portable_run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_portable(const nmp_conv *c) {
-  static const nmp_conv_kernel portable = {.scratch = portable_scratch, .run = portable_run};
+  static const nmp_conv_kernel portable = {.scratch = portable_scratch, .run = portable_run, .adds = NMP_CONV_ADD == 1};
   (void)c;
   return &portable;
 }

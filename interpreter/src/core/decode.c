@@ -43,7 +43,8 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
   const fb_vector inputs = fb_op_inputs(table);
   const uint8_t kind = fb_op_params_type(table);
   op->type = nmp_op_table[kind];
-  op->input_count = inputs.count;
+  const uint32_t apart = NMP_CONV_ADD && op->type->adds && inputs.count > 0;
+  op->input_count = inputs.count - apart;
   op->output_count = 1;
   op->scratch = m->arena ? m->arena + nmp_model_live_end(m, i) : NULL;
   op->kernels = m->kernels;
@@ -56,8 +57,13 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
   op->table = table;
   op->input_at = input_at;
   for (uint32_t k = 0; k < op->input_count && k < NMP_OP_INPUTS_MAX; k++) {
-    nmp_model_tensor(m, (uint32_t)fb_int_element(inputs, k), &op->in[k]);
+    nmp_model_tensor(m, (uint32_t)fb_int_element(inputs, k + apart), &op->in[k]);
   }
+#if NMP_CONV_ADD
+  if (apart) {
+    nmp_model_tensor(m, (uint32_t)fb_int_element(inputs, 0), &op->added);
+  }
+#endif
   nmp_model_tensor(m, nmp_model_output_of(m, i), &op->out[0]);
   nmp_op_decode[kind](fb_op_params(table), &op->params);
 }

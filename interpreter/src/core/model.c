@@ -233,7 +233,7 @@ static nmp_rule check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *
   if (kind >= NMP_OP_KINDS) {
     return NMP_RULE(NMP_E_UNKNOWN_OP, "op number", kind, NMP_OP_KINDS - 1);
   }
-  const nmp_op_type *type = nmp_op_table[kind];
+  const nmp_op_type *type = kind < NMP_OP_TABLE ? nmp_op_table[kind] : NULL;
   if (type == NULL) {
     return NMP_RULE(NMP_E_NOT_BUILT, "op number", kind, 0);
   }

@@ -72,8 +72,10 @@ int32_t nmp_model_state(const nmp_model *m, uint32_t i);
 int nmp_spend(nmp_needs *needs, uint64_t steps);
 nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule);
 
-/* op_table.c: by kind; NULL for an op that this build leaves out. */
-extern const nmp_op_type *const nmp_op_table[NMP_OP_KINDS];
-extern nmp_decode_fn *const nmp_op_decode[NMP_OP_KINDS];
+/* op_table.c: by kind, no longer than the last one of this build; NULL for an op that it leaves out. */
+#define NMP_OP_PLACE(name, NAME) [NMP_OP_##NAME] = 0,
+#define NMP_OP_TABLE sizeof((const char[]){NMP_BUILD_OPS(NMP_OP_PLACE)})
+extern const nmp_op_type *const nmp_op_table[NMP_OP_TABLE];
+extern nmp_decode_fn *const nmp_op_decode[NMP_OP_TABLE];
 
 #endif

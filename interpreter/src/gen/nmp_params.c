@@ -73,11 +73,6 @@ void nmp_softmax_decode(const uint8_t *table, union nmp_params *params) {
   p->axis = fb_i32(table, 0, 0);
 }
 
-void nmp_concat_decode(const uint8_t *table, union nmp_params *params) {
-  nmp_concat_params *p = &params->concat;
-  p->axis = fb_i32(table, 0, 0);
-}
-
 void nmp_pad_decode(const uint8_t *table, union nmp_params *params) {
   nmp_pad_params *p = &params->pad;
   p->pads = fb_ints(table, 0, &p->pads_count);
@@ -129,19 +124,6 @@ void nmp_minimum_decode(const uint8_t *table, union nmp_params *params) {
 void nmp_maximum_decode(const uint8_t *table, union nmp_params *params) {
   (void)table;
   (void)params;
-}
-
-void nmp_conv_transpose_decode(const uint8_t *table, union nmp_params *params) {
-  nmp_conv_transpose_params *p = &params->conv_transpose;
-  p->stride_h = fb_i32(table, 0, 1);
-  p->stride_w = fb_i32(table, 1, 1);
-  p->dilation_h = fb_i32(table, 2, 1);
-  p->dilation_w = fb_i32(table, 3, 1);
-  p->pad_top = fb_i32(table, 4, 0);
-  p->pad_left = fb_i32(table, 5, 0);
-  p->pad_bottom = fb_i32(table, 6, 0);
-  p->pad_right = fb_i32(table, 7, 0);
-  p->groups = fb_i32(table, 8, 1);
 }
 
 void nmp_normalize_decode(const uint8_t *table, union nmp_params *params) {
@@ -199,11 +181,6 @@ void nmp_grid_sample_decode(const uint8_t *table, union nmp_params *params) {
   p->nearest = fb_bool(table, 0, 0);
   p->padding = fb_i32(table, 1, 0);
   p->align_corners = fb_bool(table, 2, 0);
-}
-
-void nmp_gather_elements_decode(const uint8_t *table, union nmp_params *params) {
-  nmp_gather_elements_params *p = &params->gather_elements;
-  p->axis = fb_i32(table, 0, 0);
 }
 
 void nmp_mul_offset_decode(const uint8_t *table, union nmp_params *params) {

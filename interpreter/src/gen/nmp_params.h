@@ -37,7 +37,8 @@
   X(grid_sample, GRID_SAMPLE) \
   X(gather_elements, GATHER_ELEMENTS) \
   X(mul_offset, MUL_OFFSET) \
-  X(sum_lookup, SUM_LOOKUP)
+  X(sum_lookup, SUM_LOOKUP) \
+  X(conv_add, CONV_ADD)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -72,7 +73,8 @@ enum nmp_op_kind {
   NMP_OP_GATHER_ELEMENTS = 30,
   NMP_OP_MUL_OFFSET = 31,
   NMP_OP_SUM_LOOKUP = 32,
-  NMP_OP_KINDS = 33
+  NMP_OP_CONV_ADD = 33,
+  NMP_OP_KINDS = 34
 };
 
 typedef struct nmp_conv2d_params {
@@ -272,6 +274,18 @@ typedef struct nmp_sum_lookup_params {
   int32_t groups;
 } nmp_sum_lookup_params;
 
+typedef struct nmp_conv_add_params {
+  int32_t stride_h;
+  int32_t stride_w;
+  int32_t dilation_h;
+  int32_t dilation_w;
+  int32_t pad_top;
+  int32_t pad_left;
+  int32_t pad_bottom;
+  int32_t pad_right;
+  int32_t groups;
+} nmp_conv_add_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -305,6 +319,7 @@ union nmp_params {
   nmp_gather_elements_params gather_elements;
   nmp_mul_offset_params mul_offset;
   nmp_sum_lookup_params sum_lookup;
+  nmp_conv_add_params conv_add;
 };
 
 /* Reads the parameters of an op of some kind from its verified table in the file. */
@@ -318,7 +333,6 @@ nmp_decode_fn nmp_max_pool_decode;
 nmp_decode_fn nmp_requantize_decode;
 nmp_decode_fn nmp_lookup_decode;
 nmp_decode_fn nmp_softmax_decode;
-nmp_decode_fn nmp_concat_decode;
 nmp_decode_fn nmp_pad_decode;
 nmp_decode_fn nmp_slice_decode;
 nmp_decode_fn nmp_reshape_decode;
@@ -328,7 +342,6 @@ nmp_decode_fn nmp_resize_decode;
 nmp_decode_fn nmp_sub_decode;
 nmp_decode_fn nmp_minimum_decode;
 nmp_decode_fn nmp_maximum_decode;
-nmp_decode_fn nmp_conv_transpose_decode;
 nmp_decode_fn nmp_normalize_decode;
 nmp_decode_fn nmp_batch_matmul_decode;
 nmp_decode_fn nmp_divide_decode;
@@ -338,8 +351,42 @@ nmp_decode_fn nmp_arg_max_decode;
 nmp_decode_fn nmp_lrn_decode;
 nmp_decode_fn nmp_cum_sum_decode;
 nmp_decode_fn nmp_grid_sample_decode;
-nmp_decode_fn nmp_gather_elements_decode;
 nmp_decode_fn nmp_mul_offset_decode;
 nmp_decode_fn nmp_sum_lookup_decode;
+
+/* Of each kind of op: tables with the same fields are read alike. */
+#define NMP_DECODE_conv2d nmp_conv2d_decode
+#define NMP_DECODE_fully_connected nmp_fully_connected_decode
+#define NMP_DECODE_add nmp_add_decode
+#define NMP_DECODE_mul nmp_mul_decode
+#define NMP_DECODE_average_pool nmp_average_pool_decode
+#define NMP_DECODE_max_pool nmp_max_pool_decode
+#define NMP_DECODE_requantize nmp_requantize_decode
+#define NMP_DECODE_lookup nmp_lookup_decode
+#define NMP_DECODE_softmax nmp_softmax_decode
+#define NMP_DECODE_concat nmp_softmax_decode
+#define NMP_DECODE_pad nmp_pad_decode
+#define NMP_DECODE_slice nmp_slice_decode
+#define NMP_DECODE_reshape nmp_reshape_decode
+#define NMP_DECODE_transpose nmp_transpose_decode
+#define NMP_DECODE_gather nmp_gather_decode
+#define NMP_DECODE_resize nmp_resize_decode
+#define NMP_DECODE_sub nmp_sub_decode
+#define NMP_DECODE_minimum nmp_minimum_decode
+#define NMP_DECODE_maximum nmp_maximum_decode
+#define NMP_DECODE_conv_transpose nmp_conv2d_decode
+#define NMP_DECODE_normalize nmp_normalize_decode
+#define NMP_DECODE_batch_matmul nmp_batch_matmul_decode
+#define NMP_DECODE_divide nmp_divide_decode
+#define NMP_DECODE_greater nmp_greater_decode
+#define NMP_DECODE_equal nmp_equal_decode
+#define NMP_DECODE_arg_max nmp_arg_max_decode
+#define NMP_DECODE_lrn nmp_lrn_decode
+#define NMP_DECODE_cum_sum nmp_cum_sum_decode
+#define NMP_DECODE_grid_sample nmp_grid_sample_decode
+#define NMP_DECODE_gather_elements nmp_softmax_decode
+#define NMP_DECODE_mul_offset nmp_mul_offset_decode
+#define NMP_DECODE_sum_lookup nmp_sum_lookup_decode
+#define NMP_DECODE_conv_add nmp_conv2d_decode
 
 #endif

@@ -80,6 +80,15 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* SumLookup.low */
     {FB_KIND_SCALAR, 4}, /* SumLookup.pieces */
     {FB_KIND_SCALAR, 4}, /* SumLookup.groups */
+    {FB_KIND_SCALAR, 4}, /* ConvAdd.stride_h */
+    {FB_KIND_SCALAR, 4}, /* ConvAdd.stride_w */
+    {FB_KIND_SCALAR, 4}, /* ConvAdd.dilation_h */
+    {FB_KIND_SCALAR, 4}, /* ConvAdd.dilation_w */
+    {FB_KIND_SCALAR, 4}, /* ConvAdd.pad_top */
+    {FB_KIND_SCALAR, 4}, /* ConvAdd.pad_left */
+    {FB_KIND_SCALAR, 4}, /* ConvAdd.pad_bottom */
+    {FB_KIND_SCALAR, 4}, /* ConvAdd.pad_right */
+    {FB_KIND_SCALAR, 4}, /* ConvAdd.groups */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Tensor.name */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Tensor.shape */
     {FB_KIND_SCALAR, 1}, /* Tensor.dtype */
@@ -98,7 +107,7 @@ static const fb_field fields[] = {
     {FB_KIND_VECTOR, 4}, /* Tensor.float_offsets */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
-    {FB_KIND_UNION | FB_REQUIRED, 32}, /* Op.params */
+    {FB_KIND_UNION | FB_REQUIRED, 33}, /* Op.params */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.inputs */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.outputs */
     {FB_KIND_SCALAR, 8}, /* Op.macs */
@@ -170,15 +179,16 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     71, /* GatherElements */
     72, /* MulOffset */
     74, /* SumLookup */
-    78, /* Tensor */
-    94, /* Op */
-    101, /* Preprocess */
-    109, /* Port */
-    116, /* Bytes */
-    117, /* TestVector */
-    119, /* Entry */
-    121, /* Model */
-    133, /* the end */
+    78, /* ConvAdd */
+    87, /* Tensor */
+    103, /* Op */
+    110, /* Preprocess */
+    118, /* Port */
+    125, /* Bytes */
+    126, /* TestVector */
+    128, /* Entry */
+    130, /* Model */
+    142, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

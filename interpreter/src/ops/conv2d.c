@@ -3,7 +3,7 @@
 #include "ops/common/weighted.h"
 #include "ops/common/window.h"
 
-static void conv2d_conv(const nmp_op *op, nmp_conv *c) {
+void nmp_conv2d_conv(const nmp_op *op, nmp_conv *c) {
   const nmp_conv2d_params *p = &op->params.conv2d;
   const int32_t *x = op->in[0].shape, *w = op->in[1].shape, *y = op->out[0].shape;
   nmp_conv_fill(c, op);
@@ -25,7 +25,7 @@ static void conv2d_conv(const nmp_op *op, nmp_conv *c) {
   c->groups = (uint32_t)p->groups;
 }
 
-static nmp_rule conv2d_check(const nmp_op *op) {
+nmp_rule nmp_conv2d_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 3, 4, 1));
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *y = &op->out[0];
   const int32_t groups = op->params.conv2d.groups;
@@ -38,7 +38,7 @@ static nmp_rule conv2d_check(const nmp_op *op) {
   NMP_REQUIRE(y->shape[0] == x->shape[0], "batch", y->shape[0], x->shape[0]);
   NMP_REQUIRE(y->shape[3] == w->shape[0], "output channels", y->shape[3], w->shape[0]);
   nmp_conv c;
-  conv2d_conv(op, &c);
+  nmp_conv2d_conv(op, &c);
   NMP_TRY(nmp_check_axis(&c.v));
   NMP_TRY(nmp_check_axis(&c.h));
   if (op->input_count == 4) {
@@ -52,17 +52,17 @@ static nmp_rule conv2d_check(const nmp_op *op) {
 
 static int conv2d_overlap(const nmp_op *op) {
   nmp_conv c;
-  conv2d_conv(op, &c);
+  nmp_conv2d_conv(op, &c);
   return nmp_overlap_legal(&c);
 }
 
-static uint64_t conv2d_work(const nmp_op *op) {
+uint64_t nmp_conv2d_work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * (op->in[1].size / (uint32_t)op->in[1].shape[0]);
 }
 
-const nmp_op_type nmp_conv2d_type = {.check = conv2d_check,
+const nmp_op_type nmp_conv2d_type = {.check = nmp_conv2d_check,
                                      .scratch = nmp_conv_scratch,
                                      .run = nmp_conv_run,
-                                     .conv = conv2d_conv,
+                                     .conv = nmp_conv2d_conv,
                                      .overlap = NMP_CONV_OVERLAP ? conv2d_overlap : NULL,
-                                     .work = conv2d_work};
+                                     .work = nmp_conv2d_work};

@@ -13,7 +13,7 @@ from nmpconv.base.files import interpreter
 from nmpconv.exporters.c_sources.bundled_model import BundledModel
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.file.reader import FileOp, FileTensor, Model
-from nmpconv.ops import WEIGHTED
+from nmpconv.ops import layer_inputs
 from nmpconv.ops.conv2d import is_depthwise
 from nmpconv.runtime.targets import needs_portable
 
@@ -98,9 +98,8 @@ def _choices(models: Sequence[BundledModel]) -> str:
     """build.h of models: what stands before the defaults."""
     each = [one.model for one in models]
     ops = [(op, model) for model in each for op in model.ops]
-    weighted = [(op, model) for op, model in ops if op.kind in WEIGHTED]
-    weights = [model.tensors[op.inputs[1]] for op, model in weighted]
-    convolutions = [(op, model) for op, model in ops if op.kind == "conv2d"]
+    weights = [model.tensors[i] for op, model in ops for i in layer_inputs(op.kind, op.inputs)[1:2]]
+    convolutions = [(op, model) for op, model in ops if op.kind in ("conv2d", "conv_add")]
     values = [dtype for model in each for dtype in _activation_types(model)]
     choices = {
         "NMP_FIXED_CPU": 1,
@@ -112,9 +111,8 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op, model in convolutions)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
         "NMP_CONV_HARD": int(any(needs_portable(one.data, "cortex-m55") for one in models)),
-        "NMP_CONV_OVERLAP": int(
-            any(_overlap(m.tensors[op.inputs[0]], m.tensors[op.outputs[0]]) for op, m in convolutions)
-        ),
+        "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
+        "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
         "NMP_STATES": int(any(port.state is not None for model in each for port in model.inputs)),
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in kinds(models)),
     }
@@ -125,14 +123,19 @@ def _choices(models: Sequence[BundledModel]) -> str:
 
 def _activation_types(model: Model) -> list[str]:
     """Types of a model's tensors but for weights and biases."""
-    parameters = {i for op in model.ops if op.kind in WEIGHTED for i in op.inputs[1:3]}
+    parameters = {i for op in model.ops for i in layer_inputs(op.kind, op.inputs)[1:3]}
     return [t.dtype for i, t in enumerate(model.tensors) if i not in parameters and t.dtype != "int32"]
 
 
 def _is_depthwise(op: FileOp, model: Model) -> bool:
-    """A depthwise conv2d with one result a channel."""
-    x, y = (model.tensors[i] for i in (op.inputs[0], op.outputs[0]))
-    return op.kind == "conv2d" and is_depthwise(op.params["groups"], x.shape, y.shape)
+    """A depthwise convolution with one result a channel."""
+    x, y = _ends(op, model)
+    return is_depthwise(op.params["groups"], x.shape, y.shape)
+
+
+def _ends(op: FileOp, model: Model) -> tuple[FileTensor, FileTensor]:
+    """Input and output of a convolution."""
+    return model.tensors[layer_inputs(op.kind, op.inputs)[0]], model.tensors[op.outputs[0]]
 
 
 def _overlap(a: FileTensor, b: FileTensor) -> bool:
@@ -148,7 +151,7 @@ def _only_bits(dtypes: Sequence[str]) -> int:
 
 def _is_product(op: FileOp, model: Model) -> bool:
     """The pixels of the input are the rows of a matrix product as they are."""
-    p, w = op.params, model.tensors[op.inputs[1]]
+    p, w = op.params, model.tensors[layer_inputs(op.kind, op.inputs)[1]]
     padding = p["pad_top"] + p["pad_bottom"] + p["pad_left"] + p["pad_right"]
     return bool(w.shape[1:3] == (1, 1) and p["groups"] == p["stride_h"] == p["stride_w"] == 1 and padding == 0)
 

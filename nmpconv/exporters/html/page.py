@@ -17,7 +17,7 @@ from nmpconv.exporters.html.graph_layout import BOX, HEIGHT, layout
 from nmpconv.exporters.html.subject import Subject
 from nmpconv.file.memory_map import Memory
 from nmpconv.file.reader import FileOp, FileTensor, Model
-from nmpconv.ops import WEIGHTED
+from nmpconv.ops import layer_inputs
 
 BEST_DB, WORST_DB = 60.0, 10.0  # the ends of the colours of SQNR
 TOP_DB = 80.0  # of the chart
@@ -148,7 +148,7 @@ def rows(subject: Subject) -> Iterator[dict[str, Any]]:
             "shape": shape(out),
             "bits": "/".join(_bits(op, model)),
             "exponent": exponents(out),
-            "weights": exponents(model.tensors[op.inputs[1]]) if op.kind in WEIGHTED else "–",
+            "weights": _exponents_of_weights(op, model),
             "macs": scaled(op.macs) if op.macs else "–",
             "clipped": "–" if layer is None or layer.clipped is None else f"{100 * layer.clipped:.2f} %",
             "isolated": number(layer.sqnr_isolated if layer else None),
@@ -190,9 +190,14 @@ def shape(tensor: FileTensor) -> str:
     return "×".join(map(str, tensor.shape)) or "scalar"
 
 
+def _exponents_of_weights(op: FileOp, model: Model) -> str:
+    layer = layer_inputs(op.kind, op.inputs)
+    return exponents(model.tensors[layer[1]]) if layer else "–"
+
+
 def _bits(op: FileOp, model: Model) -> list[str]:
-    weights = [op.inputs[1]] if op.kind in WEIGHTED else []
-    found = [model.tensors[i].dtype.removeprefix("int") for i in (op.inputs[0], *weights, op.outputs[0])]
+    read = layer_inputs(op.kind, op.inputs)[:2] or op.inputs[:1]
+    found = [model.tensors[i].dtype.removeprefix("int") for i in (*read, op.outputs[0])]
     return found
 
 
@@ -350,9 +355,10 @@ def weights(subject: Subject) -> Iterator[dict[str, Any]]:
     """Weights per output channel and biases of every op that has some."""
     model = subject.model
     for i, op in enumerate(model.ops):
-        if op.kind not in WEIGHTED:
+        layer = layer_inputs(op.kind, op.inputs)
+        if not layer:
             continue
-        w, b, y = model.tensors[op.inputs[1]], model.tensors[op.inputs[2]], model.tensors[op.outputs[0]]
+        w, b, y = (model.tensors[i] for i in (*layer[1:3], op.outputs[0]))
         if w.data is None or b.data is None:
             continue
         flat = w.data.reshape(w.shape[0], -1).astype(np.float64)

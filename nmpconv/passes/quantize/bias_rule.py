@@ -12,7 +12,7 @@ import numpy as np
 
 from nmpconv.base import fixed_point
 from nmpconv.base.thread_pool import each
-from nmpconv.calib.activation_cache import Evidence, residual_sums
+from nmpconv.calib.activation_cache import Evidence
 from nmpconv.calib.sampled_rows import Rows
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import Graph, Node, Quant
@@ -20,7 +20,7 @@ from nmpconv.ops import WEIGHTED
 from nmpconv.ops.accumulate import accumulator_bound, convolve, exact_type, magnitude, weight_shifts
 from nmpconv.passes.quantize.bias import on_accumulator_grid
 from nmpconv.passes.quantize.matrix_form import gather, matrix, multiply, pad_of, samples
-from nmpconv.passes.quantize.residual_sums import wanted_rows
+from nmpconv.passes.quantize.residual_sums import sums_of, wanted_rows
 
 PARTS = 2  # of the images, at the same time
 
@@ -29,7 +29,7 @@ def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Ste
     """Integers of these tensors, [N, ...], on the evidence's images, with every bias on its accumulator's scale."""
     env = evidence.on_grids(graph)
     kept: dict[str, np.ndarray] = {}
-    sums = residual_sums(graph)
+    sums = sums_of(graph)
     for node in walk(graph, env):
         if node.op in WEIGHTED:
             rows = wanted_rows(graph, node, sums, env, evidence)

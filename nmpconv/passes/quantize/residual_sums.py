@@ -1,8 +1,8 @@
 """Pre-activations that a layer is to have: the float model's, or what a residual sum behind it lacks.
 
-Where a sum of a long stream alone reads the layer, it is the float model's sum less the other, already quantized
-operand, and less what rounding the sum half up adds on average. So each block's biases take away what the blocks before
-have left in the stream, and long streams do not drift.
+Where a sum of a long stream alone reads the layer, or one that is rounded once with it, it is the float model's sum
+less the other, already quantized operand, and less what rounding the sum half up adds on average. So each block's
+biases take away what the blocks before have left in the stream, and long streams do not drift.
 """
 
 from __future__ import annotations
@@ -13,9 +13,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nmpconv.base import fixed_point
-from nmpconv.calib.activation_cache import Evidence
+from nmpconv.calib.activation_cache import Evidence, residual_sums
 from nmpconv.calib.sampled_rows import Rows
 from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.passes import residual_operands
+
+
+def sums_of(graph: Graph) -> dict[str, Node]:
+    """Sums whose layers make up for their other operand, by the layer's result; graph: with grids."""
+    short, long = residual_sums(graph, 0), residual_sums(graph)
+    return long | {name: short[name] for name in residual_operands.found(graph) if name in short}
 
 
 def wanted_rows(
@@ -27,7 +34,7 @@ def wanted_rows(
 ) -> Rows | None:
     """Rows of what a weighted node is to have before its activation; None where nothing is known.
 
-    sums: `residual_sums` of the graph. env: integers [N, ...] of what was computed so far, by name.
+    sums: `sums_of` the graph. env: integers [N, ...] of what was computed so far, by name.
     """
     out = graph[node.outputs[0]]
     add = sums.get(out.name)

@@ -28,7 +28,7 @@ import numpy as np
 
 from nmpconv.base import fixed_point
 from nmpconv.base.thread_pool import each
-from nmpconv.calib.activation_cache import Evidence, residual_sums
+from nmpconv.calib.activation_cache import Evidence
 from nmpconv.calib.sampled_rows import Rows, spread
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import Step, step, walk
@@ -50,7 +50,7 @@ from nmpconv.passes.quantize.matrix_form import (
     second_moment,
 )
 from nmpconv.passes.quantize.overrides import NOTHING, Choices
-from nmpconv.passes.quantize.residual_sums import wanted_rows
+from nmpconv.passes.quantize.residual_sums import sums_of, wanted_rows
 from nmpconv.passes.quantize.score_slopes import Weights
 
 MOMENT_ROWS = 8192  # rows that a second moment is made of
@@ -93,7 +93,7 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
     result, nodes = replace(graph, nodes=(), values=values), []  # the values grow with the nodes
     env = evidence.on_grids(result)
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
-    sums, slopes = residual_sums(graph), score_slopes.by_layer(graph)
+    sums, slopes = sums_of(graph), score_slopes.by_layer(graph)
     for node in walk(graph, env):
         if node.op in WEIGHTED:
             layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]], slopes.get(node.outputs[0]))

@@ -146,7 +146,7 @@ static uint8_t *room_in_y(const nmp_conv *c) {
   const size_t images = c->images, read = images * (size_t)c->v.in * (size_t)c->h.in * c->in << nmp_x_wide(c);
   uint8_t *y = c->y, *end = output(c, nmp_conv_pixels(c), 0);
   const size_t bytes = nmp_dsp_patch_bytes(c, 4);
-  if (!nmp_dsp_is_narrow(c) || (size_t)(end - y) < bytes + 4 ||
+  if (nmp_conv_adds(c) || !nmp_dsp_is_narrow(c) || (size_t)(end - y) < bytes + 4 ||
       ((uintptr_t)y < (uintptr_t)(x + read) && (uintptr_t)x < (uintptr_t)end)) {
     return NULL;
   }
@@ -202,7 +202,7 @@ static void dsp_run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_dsp(const nmp_conv *c) {
-  static const nmp_conv_kernel products = {.scratch = nmp_dsp_products_scratch, .run = dsp_run};
+  static const nmp_conv_kernel products = {.scratch = nmp_dsp_products_scratch, .run = dsp_run, .adds = 1};
   const nmp_conv_kernel *depthwise = nmp_conv_dsp_depthwise(c);
   return depthwise ? depthwise : &products;
 }

@@ -52,6 +52,9 @@ void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int nar
 /* The result of a sum that started at 0, to an address in y. Rare, so it is compiled for size. */
 __attribute__((cold)) void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y);
 
+/* The sum of a result and of what its place in y holds, as int8. Rare: `BYTES_4` adds most. */
+__attribute__((cold)) void nmp_conv_dsp_add(int32_t value, uint8_t *y);
+
 /* An int16 result, clipped to c's range. */
 void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y);
 
@@ -84,12 +87,15 @@ DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, i
 #define TO_POSITIVE16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_positive16(v)
 #define TO_INT16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_int16(v)
 #define TO_OTHER(v, to) nmp_conv_dsp_clip(c, v, to)
+#define TO_SUM(v, to) nmp_conv_dsp_add(v, to)
   if (is_mode(mode, POSITIVE16)) {
     DSP_EACH(n, TO_POSITIVE16, v0, v1, v2, v3, y, step);
   } else if (is_mode(mode, INT16)) {
     DSP_EACH(n, TO_INT16, v0, v1, v2, v3, y, step);
   } else if (is_mode(mode, OTHER)) {
     DSP_EACH(n, TO_OTHER, v0, v1, v2, v3, y, step);
+  } else if (nmp_conv_adds(c)) {
+    DSP_EACH(n, TO_SUM, v0, v1, v2, v3, y, step);
   } else if (is_mode(mode, POSITIVE8)) {
     DSP_EACH(n, TO_POSITIVE8, v0, v1, v2, v3, y, step);
   } else if (NMP_ACTIVATION_BITS != 16) {
@@ -100,6 +106,7 @@ DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, i
 #undef TO_POSITIVE16
 #undef TO_INT16
 #undef TO_OTHER
+#undef TO_SUM
 }
 
 DSP_INLINE void end_narrow(const nmp_conv *c, const ends *e, size_t i, int32_t v0, int32_t v1, int32_t v2, int32_t v3,

@@ -55,8 +55,12 @@ void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y) {
   *(int16_t *)(void *)y = (int16_t)(value < c->lo ? c->lo : value > c->hi ? c->hi : value);
 }
 
+void nmp_conv_dsp_add(int32_t value, uint8_t *y) {
+  *(int8_t *)y = (int8_t)dsp_int8(value + *(int8_t *)y);
+}
+
 void nmp_conv_dsp_clip_bytes(const nmp_conv *c) {
-  if (nmp_y_wide(c) || (c->hi == 127 && (c->lo & 127) == 0)) {
+  if (nmp_y_wide(c) || (c->hi == 127 && (c->lo & 127) == 0 && !nmp_conv_adds(c))) {
     return;
   }
   const uint32_t lo = (uint8_t)c->lo * 0x01010101u, hi = (uint8_t)c->hi * 0x01010101u;
@@ -70,7 +74,8 @@ void nmp_conv_dsp_clip_bytes(const nmp_conv *c) {
 }
 
 void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y) {
-  const int32_t value = nmp_sat(nmp_rsh(sum, nmp_conv_shift(c, channel)) + nmp_conv_bias(c, channel), c->lo, c->hi);
+  const int64_t result = nmp_rsh(sum, nmp_conv_shift(c, channel)) + nmp_conv_bias(c, channel);
+  const int32_t value = nmp_sat(result + (nmp_conv_adds(c) ? *(int8_t *)y : 0), c->lo, c->hi);
   if (nmp_y_wide(c)) {
     *(int16_t *)(void *)y = (int16_t)value;
   } else {
@@ -220,7 +225,7 @@ static void single_bytes(const nmp_conv *c, const ends *e, const uint8_t *patch,
 
 /* int8 weights in int32, to anything. */
 static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const size_t k = c->k, step = count < 4 ? 1 : 4;
+  const size_t k = c->k, step = count < 4 || nmp_conv_adds(c) ? 1 : 4;
   for (size_t done = 0; done < count; done += step) {
     const size_t i = done + step <= count ? done : count - step;
     const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * k;
@@ -255,7 +260,7 @@ static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, 
 }
 
 void nmp_conv_dsp_gemv(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const int quick = e->bytes && count >= 4 && c->k % 4 == 0 && !nmp_x_wide(c);
+  const int quick = !nmp_conv_adds(c) && e->bytes && count >= 4 && c->k % 4 == 0 && !nmp_x_wide(c);
   (!nmp_dsp_is_narrow(c) ? single_wide : quick ? single_bytes : single_narrow)(c, e, patch, count, pixel);
 }
 

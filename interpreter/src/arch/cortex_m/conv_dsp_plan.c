@@ -7,7 +7,7 @@
 
 const nmp_conv_kernel *nmp_conv_dsp_plan(const nmp_conv *c) {
   static const nmp_conv_kernel three_rows = {.scratch = nmp_dsp_three_rows_scratch};
-  static const nmp_conv_kernel products = {.scratch = nmp_dsp_products_scratch};
+  static const nmp_conv_kernel products = {.scratch = nmp_dsp_products_scratch, .adds = 1};
   return nmp_dsp_is_three_rows(c) ? &three_rows : &products;
 }
 

@@ -42,12 +42,15 @@ typedef struct channels {
   uint8_t *y;
   size_t y_step, left;
   ptrdiff_t w_step; /* from the end of what was read of a row to the next row */
+#if NMP_CONV_ADD
+  size_t adds;
+#endif
 } channels;
 
-/* `left` channels of four pixels to bytes: 36 instructions besides the products. [n] is the address of the channels,
- * but within the inner loop, where it counts.
+/* `left` channels of four pixels to bytes: 36 instructions besides the products, and 8 for what y holds. [n] is the
+ * address of the channels, but within the inner loop, where it counts.
  */
-#define BYTES_4(name, SATURATE)                                                                                      \
+#define BYTES_4(name, ADD, SATURATE)                                                                                 \
   static void name(channels *these, const uint8_t *w) {                                                              \
     int32_t a, b, c, d;                                                                                              \
     const uint32_t *x;                                                                                               \
@@ -67,8 +70,9 @@ typedef struct channels {
                      "asr %[a], %[a], r2\n"                                                                        \
                      "asr %[b], %[b], r2\n"                                                                        \
                      "asr %[c], %[c], r2\n"                                                                        \
-                     "asr %[d], %[d], r2\n" SATURATE("a") SATURATE("b") SATURATE("c") SATURATE("d")                \
-                     "ldrd r3, r4, [%[n], #20]\n"                                                                  \
+                     "asr %[d], %[d], r2\n"                                                                        \
+                     "ldrd r3, r4, [%[n], #20]\n" ADD                                                              \
+                     SATURATE("a") SATURATE("b") SATURATE("c") SATURATE("d")                                       \
                      "strb %[a], [r1]\n"                                                                           \
                      "strb %[b], [r1, r3]\n"                                                                       \
                      "strb %[c], [r1, r3, lsl #1]\n"                                                               \
@@ -89,8 +93,27 @@ typedef struct channels {
 #define TO_INT8(sum) "ssat %[" sum "], #8, %[" sum "]\n"
 #define TO_POSITIVE8(sum) "usat %[" sum "], #7, %[" sum "]\n"
 
-BYTES_4(int8_4, TO_INT8)
-BYTES_4(positive8_4, TO_POSITIVE8)
+/* With the sums, and for any lowest result: that is clipped behind it. */
+#if NMP_CONV_ADD
+#define ADD_HELD                 \
+  "ldr r5, [%[n], #32]\n"        \
+  "cbz r5, 6f\n"                 \
+  "ldrsb r2, [r1]\n"             \
+  "add %[a], r2\n"               \
+  "ldrsb r2, [r1, r3]\n"         \
+  "add %[b], r2\n"               \
+  "ldrsb r2, [r1, r3, lsl #1]\n" \
+  "add %[c], r2\n"               \
+  "add r2, r1, r3\n"             \
+  "ldrsb r2, [r2, r3, lsl #1]\n" \
+  "add %[d], r2\n"               \
+  "6:\n"
+#else
+#define ADD_HELD ""
+#endif
+
+BYTES_4(int8_4, ADD_HELD, TO_INT8)
+BYTES_4(positive8_4, "", TO_POSITIVE8)
 
 /* 8 instructions for 8 products */
 DSP_INLINE void times2(int32_t sum[2], const uint32_t *x, const uint8_t *w, size_t n) {
@@ -193,8 +216,12 @@ void nmp_conv_dsp_four(const nmp_conv *c, const ends *e, const uint32_t *x, size
                       .y = output(c, pixel, e->first),
                       .y_step = c->out,
                       .left = quick,
-                      .w_step = (ptrdiff_t)k - (ptrdiff_t)(4 * groups)};
-    (e->mode == INT8 ? int8_4 : positive8_4)(&these, (const uint8_t *)c->w + e->first * k);
+                      .w_step = (ptrdiff_t)k - (ptrdiff_t)(4 * groups),
+#if NMP_CONV_ADD
+                      .adds = c->adds
+#endif
+    };
+    (e->mode == INT8 || nmp_conv_adds(c) ? int8_4 : positive8_4)(&these, (const uint8_t *)c->w + e->first * k);
   }
   if (quick < count) {
     narrow(c, e, x, quick, count, pixel, 4);

@@ -94,7 +94,7 @@ static void mve_run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_mve(const nmp_conv *c) {
-  static const nmp_conv_kernel mve = {.scratch = nmp_mve_scratch, .run = mve_run};
+  static const nmp_conv_kernel mve = {.scratch = nmp_mve_scratch, .run = mve_run, .adds = 1};
   return nmp_mve_claims(c) ? &mve : NMP_CONV_HARD ? nmp_conv_portable(c) : NULL;
 }
 

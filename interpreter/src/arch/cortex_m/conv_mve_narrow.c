@@ -64,7 +64,7 @@ struct layer {
 /* One row of int8 factors times int8 weights of all channels, four at a time. Loads and stores of less than a vector
  * take their address from a low register.
  */
-#define ROW_8X8(name, DOTS, LOAD_BIAS, STORE)                                                           \
+#define ROW(name, DOTS, LOAD_BIAS, ADD, STORE)                                                          \
   static void name(const layer *l_, const void *row_, void *y_) {                                       \
     const int32x4_t shift = vdupq_n_s32(l_->shift), lo = vdupq_n_s32(l_->lo), hi = vdupq_n_s32(l_->hi); \
     FIXED(const layer *, l, r0);                                                                        \
@@ -87,7 +87,7 @@ struct layer {
         "vmov d1, r8, r10\n"                                                                            \
         "vsub.s32 q1, q1, %q[shift]\n" LOAD_BIAS                                                        \
         "vqrshl.s32 q0, q0, q1\n"                                                                       \
-        "vqadd.s32 q0, q0, q2\n"                                                                        \
+        "vqadd.s32 q0, q0, q2\n" ADD                                                                    \
         "vmax.s32 q0, q0, %q[lo]\n"                                                                     \
         "vmin.s32 q0, q0, %q[hi]\n" STORE                                                               \
         "subs r12, #1\n"                                                                                \
@@ -98,6 +98,9 @@ struct layer {
         : "q0", "q1", "q2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");   \
   }
 
+#define ROW_8X8(name, DOTS, LOAD_BIAS, STORE) ROW(name, DOTS, LOAD_BIAS, "", STORE)
+#define ROW_ADD(name, DOTS, LOAD_BIAS) ROW(name, DOTS, LOAD_BIAS, "vldrb.s32 q2, [r2]\nvqadd.s32 q0, q0, q2\n", Y_8)
+
 ROW_8X8(row_bias8_y8, DOTS_ANY, BIAS_8, Y_8)
 ROW_8X8(row_bias8_y16, DOTS_ANY, BIAS_8, Y_16)
 ROW_8X8(row_bias16_y8, DOTS_ANY, BIAS_16, Y_8)
@@ -106,15 +109,35 @@ ROW_8X8(row_bias32_y8, DOTS_ANY, BIAS_32, Y_8)
 ROW_8X8(row_bias32_y16, DOTS_ANY, BIAS_32, Y_16)
 ROW_8X8(row_64_bias8_y8, DOTS_64S, BIAS_8, Y_8)
 ROW_8X8(row_64_bias16_y8, DOTS_64S, BIAS_16, Y_8)
+#if NMP_CONV_ADD
+ROW_ADD(row_add_bias8, DOTS_ANY, BIAS_8)
+ROW_ADD(row_add_bias16, DOTS_ANY, BIAS_16)
+ROW_ADD(row_add_bias32, DOTS_ANY, BIAS_32)
+ROW_ADD(row_64_add_bias8, DOTS_64S, BIAS_8)
+ROW_ADD(row_64_add_bias16, DOTS_64S, BIAS_16)
+#endif
 
-static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
+/* By the bytes of a bias (1, 2 or 4, halved) and what is done. */
+static row_fn *row_of(const nmp_conv *c, int in_64s) {
   static row_fn *const any[3][2] = {
       {row_bias8_y8, row_bias8_y16}, {row_bias16_y8, row_bias16_y16}, {row_bias32_y8, row_bias32_y16}};
   static row_fn *const fast[2] = {row_64_bias8_y8, row_64_bias16_y8}; /* many products of a common kind */
+  const size_t bias = c->bias_bits / 16;
+#if NMP_CONV_ADD
+  static row_fn *const add[3] = {row_add_bias8, row_add_bias16, row_add_bias32};
+  static row_fn *const fast_add[2] = {row_64_add_bias8, row_64_add_bias16};
+  if (c->adds) {
+    return in_64s ? fast_add[bias] : add[bias];
+  }
+#endif
+  return in_64s ? fast[bias] : any[bias][nmp_y_wide(c)];
+}
+
+static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
   const size_t k = c->k, bias = c->bias_bits / 16;
   const int8_t *w = (const int8_t *)c->w + first * k;
   const int in_64s = k % 64 == 0 && bias < 2 && !nmp_y_wide(c);
-  return (layer){.row = in_64s ? fast[bias] : any[bias][nmp_y_wide(c)],
+  return (layer){.row = row_of(c, in_64s),
                  .w = {w, w + k, w + 2 * k, w + 3 * k},
                  .hop = 4 * k - (k + 15) / 16 * 16,
                  .steps = in_64s ? k / 64 - 1 : k,
@@ -143,12 +166,16 @@ static void rows_of_few(const nmp_conv *c, const uint8_t *x, size_t rows, size_t
     l.w[i] = l.w[0];
   }
   for (size_t r = 0; r < rows; r++, x += c->k, y += c->out << nmp_y_wide(c)) {
+    if (nmp_conv_adds(c)) {
+      memcpy(four, y, count);
+    }
     l.row(&l, x, four);
     memcpy(y, four, count << nmp_y_wide(c));
   }
 }
 
-/* Both factors int8. The last four channels may overlap those before: they come to the same. */
+/* Both factors int8. The last four channels may overlap those before, as they come to the same, but where y is added.
+ */
 void nmp_conv_mve_narrow(const nmp_conv *c, const void *x, size_t rows, size_t first, size_t count, size_t pixel) {
   const uint8_t *from = x;
   uint8_t *y = (uint8_t *)c->y + ((pixel * c->out + first) << nmp_y_wide(c));
@@ -160,7 +187,10 @@ void nmp_conv_mve_narrow(const nmp_conv *c, const void *x, size_t rows, size_t f
   for (size_t r = 0; r < rows; r++) {
     l.row(&l, from + r * c->k, y + (r * c->out << nmp_y_wide(c)));
   }
-  if (count % 4) {
+  if (count % 4 && nmp_conv_adds(c)) {
+    const size_t few = count % 4, done = count - few;
+    rows_of_few(c, from, rows, first + done, few, y + done);
+  } else if (count % 4) {
     l = layer_of(c, first + count - 4, 1);
     y += (count - 4) << nmp_y_wide(c);
     for (size_t r = 0; r < rows; r++) {

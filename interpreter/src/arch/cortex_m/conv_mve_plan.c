@@ -21,7 +21,7 @@ size_t nmp_mve_scratch(const nmp_conv *c) {
 
 #if !NMP_FIXED_CPU
 const nmp_conv_kernel *nmp_conv_mve_plan(const nmp_conv *c) {
-  static const nmp_conv_kernel mve = {.scratch = nmp_mve_scratch};
+  static const nmp_conv_kernel mve = {.scratch = nmp_mve_scratch, .adds = 1};
   return nmp_mve_claims(c) ? &mve : nmp_conv_portable(c);
 }
 #endif

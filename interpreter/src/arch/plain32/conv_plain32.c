@@ -149,7 +149,7 @@ static void plain32_run(const nmp_conv *c, size_t task, size_t tasks) {
 }
 
 const nmp_conv_kernel *nmp_conv_plain32(const nmp_conv *c) {
-  static const nmp_conv_kernel plain32 = {.scratch = nmp_plain32_blocks_scratch, .run = plain32_run};
+  static const nmp_conv_kernel plain32 = {.scratch = nmp_plain32_blocks_scratch, .run = plain32_run, .adds = 1};
   const nmp_conv_kernel *depthwise = nmp_conv_plain32_depthwise(c);
   return depthwise ? depthwise : nmp_plain32_is_blocks(c) ? &plain32 : nmp_conv_portable(c);
 }

@@ -143,31 +143,36 @@ BLOCK_WIDE(block_16x16_fours, int16_t, int16_t, FOUR_STEPS, 4, 1)
 BLOCK_WIDE(block_16x8, int16_t, int8_t, FOUR_STEPS, 4, 64)
 BLOCK_WIDE(block_8x16, int8_t, int16_t, FOUR_STEPS, 4, 64)
 
-/* y = the values of up to four pixels, clipped. */
+/* y = the values of up to four pixels, with what y holds where that is added, clipped. */
 #define CLIP(v) ((v) < lo ? lo : (v) > hi ? hi : (v))
-#define STORE(Y, VALUE)                \
-  {                                    \
-    Y *to = (Y *)(void *)y;            \
-    const int32_t first = VALUE(0);    \
-    *to = (Y)CLIP(first);              \
-    if (pixels > 1) {                  \
-      const int32_t second = VALUE(1); \
-      *(to += step) = (Y)CLIP(second); \
-    }                                  \
-    if (pixels > 2) {                  \
-      const int32_t third = VALUE(2);  \
-      *(to += step) = (Y)CLIP(third);  \
-    }                                  \
-    if (pixels > 3) {                  \
-      const int32_t fourth = VALUE(3); \
-      *(to += step) = (Y)CLIP(fourth); \
-    }                                  \
+#define STORE(Y, HELD, VALUE)                \
+  {                                          \
+    Y *to = (Y *)(void *)y;                  \
+    const int32_t first = VALUE(0, HELD);    \
+    *to = (Y)CLIP(first);                    \
+    if (pixels > 1) {                        \
+      to += step;                            \
+      const int32_t second = VALUE(1, HELD); \
+      *to = (Y)CLIP(second);                 \
+    }                                        \
+    if (pixels > 2) {                        \
+      to += step;                            \
+      const int32_t third = VALUE(2, HELD);  \
+      *to = (Y)CLIP(third);                  \
+    }                                        \
+    if (pixels > 3) {                        \
+      to += step;                            \
+      const int32_t fourth = VALUE(3, HELD); \
+      *to = (Y)CLIP(fourth);                 \
+    }                                        \
   }
-#define STORE_EITHER(VALUE) \
-  if (nmp_y_wide(c)) {      \
-    STORE(int16_t, VALUE)   \
-  } else {                  \
-    STORE(int8_t, VALUE)    \
+#define STORE_EITHER(VALUE)      \
+  if (nmp_y_wide(c)) {           \
+    STORE(int16_t, 0, VALUE)     \
+  } else if (nmp_conv_adds(c)) { \
+    STORE(int8_t, *to, VALUE)    \
+  } else {                       \
+    STORE(int8_t, 0, VALUE)      \
   }
 
 /* Any shift and bias. */
@@ -177,7 +182,7 @@ static __attribute__((noinline)) void end_exactly(const nmp_conv *c, sums s, int
   const int32_t bias = nmp_conv_bias(c, channel), lo = c->lo, hi = c->hi;
   const size_t step = c->out;
 #define SUM(i) (wide ? -((int64_t)s.high[i] * 65536 + s.low[i]) : s.low[i])
-#define EXACTLY(i) nmp_sat(nmp_rsh(SUM(i), shift) + bias, lo, hi)
+#define EXACTLY(i, held) nmp_sat(nmp_rsh(SUM(i), shift) + bias + (held), lo, hi)
   STORE_EITHER(EXACTLY)
 }
 
@@ -189,11 +194,11 @@ INLINE void end(const nmp_conv *c, const sums *s, int wide, size_t channel, size
     end_exactly(c, *s, wide, channel, pixels, y);
   } else if (wide) {
     const nmp_end_plain32 e = nmp_conv_plain32_end(shift, bias);
-#define WIDE(i) nmp_conv_plain32_end_16(e, s->low[i], s->high[i])
+#define WIDE(i, held) nmp_conv_plain32_end_16(e, s->low[i], s->high[i]) + (held)
     STORE_EITHER(WIDE)
   } else {
     const int32_t start = bias * (1 << shift) + (1 << (shift - 1));
-#define NARROW(i) (s->low[i] + start) >> shift
+#define NARROW(i, held) ((s->low[i] + start) >> shift) + (held)
     STORE_EITHER(NARROW)
   }
 }

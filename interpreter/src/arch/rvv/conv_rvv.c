@@ -172,7 +172,8 @@ const nmp_conv_kernel *nmp_conv_rvv(const nmp_conv *c) {
                                         .pack = nmp_conv_rvv_pack,
                                         .scratch = rvv_scratch,
                                         .tasks = rvv_tasks,
-                                        .run = rvv_run};
+                                        .run = rvv_run,
+                                        .adds = 1};
   const nmp_conv_kernel *chosen = NULL;
   if (nmp_conv_is_depthwise(c)) {
     chosen = nmp_conv_rvv_depthwise(c);

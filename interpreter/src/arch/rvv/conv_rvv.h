@@ -33,10 +33,13 @@ void nmp_conv_rvv_pack(const nmp_conv *c, void *to);
 /* Shifts are to the right and fit 32 bits; biases do not bring back what a sum of 64 bits loses as an int32. */
 int nmp_conv_rvv_ends(const nmp_conv *c, int most);
 
-/* y = sat(sum + bias): sums that are shifted already. */
+/* y = sat(sum + bias): sums that are shifted already; with what y holds where that is added. */
 static inline void nmp_rvv_store(const nmp_conv *c, void *y, vint32m4_t sum, size_t channel, size_t vl) {
   sum = __riscv_vsadd_vv_i32m4(sum, __riscv_vle32_v_i32m4(nmp_rvv_bias(c) + channel, vl), vl);
   vint16m2_t v = __riscv_vnclip_wx_i16m2(sum, 0, __RISCV_VXRM_RNU, vl);
+  if (nmp_conv_adds(c)) {
+    v = __riscv_vsadd_vv_i16m2(v, __riscv_vsext_vf2_i16m2(__riscv_vle8_v_i8m1((const int8_t *)y, vl), vl), vl);
+  }
   v = __riscv_vmin_vx_i16m2(__riscv_vmax_vx_i16m2(v, (int16_t)c->lo, vl), (int16_t)c->hi, vl);
   if (c->y_wide) {
     __riscv_vse16_v_i16m2((int16_t *)y, v, vl);

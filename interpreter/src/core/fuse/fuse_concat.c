@@ -9,7 +9,7 @@
 #define CHANNELS 3    /* the axis */
 
 static int is_pitched(const nmp_op *op) {
-  if (op->type->conv == NULL) {
+  if (op->type->run != nmp_conv_run) {
     return 0;
   }
   const nmp_conv_call call = nmp_conv_decide(op);

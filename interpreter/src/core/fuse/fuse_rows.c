@@ -23,7 +23,7 @@ static size_t row_bytes(const nmp_tensor *t) {
 
 /* A convolution of several rows that can be computed row by row, with few weights. */
 static int is_by_rows(const nmp_op *op, nmp_conv_call *call) {
-  if (op->type->conv == NULL) {
+  if (op->type->run != nmp_conv_run) {
     return 0;
   }
   *call = nmp_conv_decide(op);

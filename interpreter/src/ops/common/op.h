@@ -33,6 +33,9 @@ struct nmp_op {
   uint32_t input_count, output_count;
   nmp_tensor in[NMP_OP_INPUTS_MAX]; /* the first ones */
   nmp_tensor out[1];
+#if NMP_CONV_ADD
+  nmp_tensor added; /* the first input of an op that adds, which is none of `in` */
+#endif
   union nmp_params params;
   const void *model, *table;                                     /* for input_at */
   void (*input_at)(const nmp_op *op, uint32_t i, nmp_tensor *t); /* any input, for ops with many */
@@ -73,6 +76,7 @@ struct nmp_op_type {
   size_t (*scratch)(const nmp_op *op); /* bytes, 16-byte aligned; NULL: none */
   void (*run)(const nmp_op *op);
   void (*conv)(const nmp_op *op, struct nmp_conv *c); /* which convolution it is; NULL: none */
+  uint8_t adds;                                       /* to the sums of a convolution: nmp_op.added */
   uint8_t in_place;                                   /* out may lie exactly on in[0] */
   uint8_t by_rows; /* a row of out (shape[1]) needs that row of the inputs alone, or all of one that has no rows */
   /* The byte of out at which input k may lie, so that it is there already; -1: nowhere. NULL: no input may. */

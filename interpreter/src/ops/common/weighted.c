@@ -41,6 +41,9 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   c->w_wide = NMP_WIDE_WEIGHT(w->bits);
   c->y_wide = NMP_WIDE(y->bits);
   c->bias_bits = b->bits;
+#if NMP_CONV_ADD
+  c->adds = op->type->adds;
+#endif
   c->x = x->data;
   c->w = w->data;
   c->bias = b->data;

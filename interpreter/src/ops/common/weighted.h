@@ -14,6 +14,11 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op);
 /* This build has a kernel for it; after nmp_check_weights. */
 nmp_rule nmp_conv_check(const nmp_conv *c);
 
+/* conv2d.c: also of conv_add, which adds. */
+nmp_rule nmp_conv2d_check(const nmp_op *op);
+void nmp_conv2d_conv(const nmp_op *op, nmp_conv *c);
+uint64_t nmp_conv2d_work(const nmp_op *op);
+
 /* Members of an nmp_op_type that has `conv`: the one way of all convolutions, also of those whose result is written
  * over their input.
  */

@@ -1,0 +1,104 @@
+"""Sums whose other operand a convolution takes, so that the result is rounded once (op conv_add).
+
+That is the sum of a convolution's result, which nobody else reads, and of another tensor. The other one and the sum are
+int8 on one grid, so the sum may lie on it: `grids` puts the convolution's results on that grid, in int16, where their
+own grid would not be finer, so biases lose nothing; `run` makes the two ops one, with the same integers.
+
+1. Of two convolutions the later one takes the other's result, so that its input is not needed for longer.
+2. Depthwise ones and other widths than int8 stay two ops: the op has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from typing import NamedTuple
+
+from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ops.conv2d import is_depthwise
+from nmpconv.ops.conv_add import SHIFT_MAX, ConvAddParams
+from nmpconv.ops.op import quant_of
+
+INT16 = -32768, 32767
+
+
+class Sum(NamedTuple):
+    """layer: the convolution; add: the op behind it; other: the name of its other operand."""
+
+    layer: Node
+    add: Node
+    other: str
+
+
+def grids(graph: Graph, weight_bits: Callable[[Node], int]) -> Graph:
+    """A graph whose activations have grids, and whose weights are float yet: of so many bits they will be."""
+    fresh = []
+    for found in _sums(graph):
+        made, grid = graph[found.layer.outputs[0]], quant_of(graph[found.add.outputs[0]])
+        if quant_of(made).bits == 8 and quant_of(made).exponent >= grid.exponent and weight_bits(found.layer) == 8:
+            fresh.append(replace(made, quant=Quant(16, grid.exponents, *INT16)))
+    return graph.with_values(*fresh)
+
+
+def found(graph: Graph) -> dict[str, Sum]:
+    """Sums that `grids` has chosen, by the name of the convolution's result; graph: with grids."""
+    sums = ((one.layer.outputs[0], one) for one in _sums(graph))
+    return {name: one for name, one in sums if _is_ready(graph[name], graph[one.add.outputs[0]])}
+
+
+def run(graph: Graph) -> Graph:
+    """An integer graph. The op has the name of the convolution."""
+    sums = {one.add.name: one for one in found(graph).values() if _is_legal(graph, one)}
+    gone = {one.layer.name: one.layer.outputs[0] for one in sums.values()}
+    nodes = []
+    for node in graph.nodes:
+        if node.name in sums:
+            layer, _, other = sums[node.name]
+            params = ConvAddParams(**asdict(layer.params))
+            node = Node("conv_add", layer.name, (other, *layer.inputs), node.outputs, params)
+        elif node.name in gone:
+            continue
+        nodes.append(node)
+    names = set(gone.values())
+    values = {name: value for name, value in graph.values.items() if name not in names}
+    return replace(graph, nodes=tuple(nodes), values=values) if sums else graph
+
+
+def _is_legal(graph: Graph, one: Sum) -> bool:
+    """Checks what weights tell: their width, and how far the operand's grid is from those of the sums."""
+    x, w = (quant_of(value) for value in graph.ins(one.layer)[:2])
+    base = quant_of(graph[one.other]).exponent - x.exponent
+    return w.bits == 8 and all(0 <= base - exponent <= SHIFT_MAX for exponent in w.exponents)
+
+
+def _is_ready(made: Value, total: Value) -> bool:
+    quant, grid = quant_of(made), quant_of(total)
+    return (quant.bits, quant.lo, quant.hi, quant.exponents) == (16, *INT16, grid.exponents)
+
+
+def _sums(graph: Graph) -> Iterator[Sum]:
+    users, makers, outputs = graph.consumers(), graph.producers(), frozenset(graph.outputs)
+    at = {node.name: i for i, node in enumerate(graph.nodes)}
+
+    def fits(add: Node, name: str, other: str) -> bool:
+        layer, made, total, rest = makers.get(name), graph[name], graph[add.outputs[0]], graph[other]
+        alone = layer is not None and layer.op == "conv2d" and users[name] == [add] and name not in outputs
+        if not alone or made.clamp or rest.is_const or not made.shape == rest.shape == total.shape:
+            return False
+        assert layer is not None
+        x = graph[layer.inputs[0]]
+        one_grid = _grid(rest) == _grid(total) and quant_of(total).bits == quant_of(x).bits == 8
+        return one_grid and not is_depthwise(layer.params.groups, x.shape, made.shape)
+
+    for node in graph.nodes:
+        if node.op == "add" and len({*node.inputs}) == 2:
+            pairs = (node.inputs, node.inputs[::-1])
+            chosen = [(name, other) for name, other in pairs if fits(node, name, other)]
+            if chosen:
+                name, other = max(chosen, key=lambda pair: at[makers[pair[0]].name])  # case 1
+                yield Sum(makers[name], node, other)
+
+
+def _grid(value: Value) -> tuple[int, tuple[int, ...]]:
+    quant = quant_of(value)
+    return quant.bits, quant.exponents
