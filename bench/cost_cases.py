@@ -286,7 +286,7 @@ def sums() -> Graph:
 
 
 def added() -> Graph:
-    """Dense convolutions of one group, each with the other operand of a sum."""
+    """Dense convolutions of one group, each with the other operand of a sum; half of them have light weights."""
     found, op, conv, noise = [], OPS["conv_add"], OPS["conv2d"], np.random.default_rng(0)
     shapes = [one for one in DENSE if "group" not in one[5] and one[3] * one[4] > 1]
     for i, (c, o, k, h, w, said) in enumerate(shapes):
@@ -294,7 +294,8 @@ def added() -> Graph:
         dilation = said.get("dilations", (1,))[0]
         params = op.Params(stride, stride, dilation, dilation, top, left, bottom, right)
         x, bias = fed(f"{i}x", (1, h, w, c), 8, 0), Operand(noise.integers(-9, 9, o), grid(8, 9), const=True)
-        weights = Operand(noise.integers(-127, 128, (o, k, k, c)), grid(8, 0), const=True)
+        most = (127, 31)[i // 3 % 2]
+        weights = Operand(noise.integers(-most, most + 1, (o, k, k, c)), grid(8, 0), const=True)
         y = single(conv, "y", params, [x, weights, bias], grid(8, 9)).graph["y"].shape
         clips = ({}, {"lo": 0}, {"lo": -100, "hi": 100})[i % 3]
         operands = [fed(f"{i}r", y, 8, 9), x, weights, bias]
