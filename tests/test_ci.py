@@ -35,7 +35,7 @@ def test_tests_run_in_a_folder_called_nmpconv(root: Path, tmp_path: Path, name: 
     ran = subprocess.run([here / ".ci" / "run"], env=environment, capture_output=True, text=True, check=True)
     lines = ran.stdout.splitlines()
     asked = [word for line in lines for word in line.partition(" in ")[0].split() if word[0] not in "-.0123456789"]
-    assert asked == ["lint", "docs", "demo", "proofs", "test", "test-slow"]
+    assert asked == ["lint", "docs", "demo", "test", "test-slow"]
     assert all(f"/nmpconv of 1 commit, zoo {tmp_path}" in line for line in lines), lines
     assert all(str(here if name == "nmpconv" else temporary) in line for line in lines), lines
     assert ran.stderr == "" and list(temporary.iterdir()) == []  # the clone is gone

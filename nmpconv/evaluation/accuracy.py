@@ -142,6 +142,7 @@ def evaluate(
     judge = None if reference is None else _Judge(net, reference, feed)
     names: list[str] = []
     wanted = [labels is None or label is not None for label in labels or [None] * count]
+    progress("evaluate", 0, count)
     for i, (got, heads, floats) in enumerate(_ran(net, feed, judge, wanted, workers or Here())):
         progress("evaluate", i + 1, count)
         if not wanted[i] or (judge is not None and floats is None):

@@ -33,7 +33,7 @@ from nmpconv.ir import Graph
 from nmpconv.ops import WEIGHTED
 from nmpconv.ops.op import quant_of
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize import legalize, rounding
+from nmpconv.passes.quantize import exponents, legalize, rounding, widths
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.intervals import Interval
 
@@ -103,6 +103,15 @@ def rounded(module: Any, graph: Graph, a: Arguments) -> Graph:
     return result
 
 
+def kept(module: Any, graph: Graph, a: Arguments) -> Graph | Mapping[str, Any]:
+    """The grids that follow from it; or the widths of weights by node."""
+    found = module.run(graph, *statistics(graph, a), a.get("fine_sums", False))
+    if a.get("show") == "nodes":
+        return {node.name: found.choices.op(node.name, "weight_bits", 8) for node in graph.nodes}
+    bits = widths.by_name(found.graph, found.bits, found.choices)
+    return exponents.run(found.graph, found.stats, bits, Method("max"), found.choices)
+
+
 def becomes_integer(after: Graph, _: Arguments) -> None:
     verify(rounding.run(after, rounding.Rounding(gptq=False), Evidence()), "INT", "quantize")
     assert legalize.run(after) == after
@@ -121,6 +130,7 @@ WAYS = {
     "offsets": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "ranges": Way(call=ranges),
     "input_grids": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0], fed(a))[0]),
+    "given_grids": Way(after="RANGED", call=kept),
     "slice_scales": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "requantize_concat": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "intervals": Way("INT"),
