@@ -2,7 +2,8 @@
 
     python packaging/cross.py --work build/wheels --warnings="-Wall -Wextra"
 
-Of each target there are then test_nmp, a whole program, and the objects of the binding. Nothing is run.
+Of each target there are then test_nmp, a whole program, and the objects of the binding. Nothing is run. With
+--compile-only the interpreter is left in objects, too: to link for Windows, the compiler first builds its C library.
 The compiler is that of `make wheels`. The headers of Python are those of this machine, with the sizes of the target:
 what else pyconfig.h says is about building Python itself.
 """
@@ -18,6 +19,7 @@ from wheels import ROOT, environment, run
 
 TARGETS = {"x86_64-windows-gnu": "windows", "x86_64-macos": "macos", "aarch64-macos": "macos"}
 INTERPRETER = ROOT / "interpreter"
+INCLUDES = [f"-I{INTERPRETER / name}" for name in ("include", "src")]
 SIZES = {"INT": 4, "LONG": 8, "LONG_LONG": 8, "SHORT": 2, "SIZE_T": 8, "TIME_T": 8, "VOID_P": 8, "WCHAR_T": 4}
 # Of pyconfig.h: sizes that differ, and what the headers ask for.
 SYSTEMS = {
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "cross", help="the folder to write to")
     parser.add_argument("--warnings", default="", help="flags of the C compiler")
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS), help="default: all")
+    parser.add_argument("--compile-only", action="store_true", help="link no program")
     asked = parser.parse_args()
     tools = environment(asked.python, asked.work)
     code = "import sysconfig, nanobind as n, ziglang as z; "
@@ -44,16 +47,25 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(headers, folder / "python")
         (folder / "python" / "pyconfig.h").write_text(pyconfig(system))
-        program(zig / "zig", target, folder, asked.warnings.split())
+        (objects if asked.compile_only else program)(zig / "zig", target, folder, asked.warnings.split())
         binding(zig / "zig", target, folder, nanobind)
-        print(f"{target}: the interpreter is linked, the binding compiled")
+        print(f"{target}: the interpreter is {'compiled' if asked.compile_only else 'linked'}, the binding compiled")
 
 
 def program(zig: Path, target: str, folder: Path, warnings: Sequence[str]) -> None:
     """The whole interpreter, and its test as a program."""
-    sources = [*sorted((INTERPRETER / "src").rglob("*.c")), INTERPRETER / "tests" / "test_nmp.c"]
-    includes = [f"-I{INTERPRETER / name}" for name in ("include", "src")]
-    run([zig, "cc", "-target", target, *warnings, *includes, *sources, "-o", folder / "test_nmp.exe"])
+    run([zig, "cc", "-target", target, *warnings, *INCLUDES, *sources(), "-o", folder / "test_nmp.exe"])
+
+
+def objects(zig: Path, target: str, folder: Path, warnings: Sequence[str]) -> None:
+    """The same files, each for itself."""
+    for source in sources():
+        place = folder / f"{source.parent.name}-{source.stem}.o"
+        run([zig, "cc", "-target", target, *warnings, *INCLUDES, "-c", source, "-o", place])
+
+
+def sources() -> list[Path]:
+    return [*sorted((INTERPRETER / "src").rglob("*.c")), INTERPRETER / "tests" / "test_nmp.c"]
 
 
 def binding(zig: Path, target: str, folder: Path, nanobind: Path) -> None:

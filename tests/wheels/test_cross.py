@@ -11,32 +11,27 @@ from c_core import WARNINGS
 
 pytestmark = pytest.mark.slow
 QUICK = ("-std=c99", "-O0", "-fno-sanitize=undefined")  # no warning of clang needs optimization
-# The first bytes of a program and where its processor stands in it: PE tells its own start at 0x3c.
-X86_64_PE, ARM64_MACHO = 0x8664, 0x0100000C
-MACHO = b"\xcf\xfa\xed\xfe"
+X86_64_COFF = (0x8664).to_bytes(2, "little")
+ARM64_MACHO = b"\xcf\xfa\xed\xfe" + (0x0100000C).to_bytes(4, "little")
 
 
-def processor(program: bytes) -> tuple[str, int]:
-    """The system and the processor that a program is for."""
-    if program[:2] == b"MZ":
-        start = int.from_bytes(program[0x3C:0x40], "little")
-        assert program[start : start + 4] == b"PE\0\0"
-        return "windows", int.from_bytes(program[start + 4 : start + 6], "little")
-    assert program[:4] == MACHO
-    return "macos", int.from_bytes(program[4:8], "little")
-
-
-def test_programs_and_objects_for_windows_and_macos(root: Path, work: Path, tmp_path: Path) -> None:
-    """The third target, macOS on x86-64, has the kernels of one of these and the headers of the other."""
+@pytest.mark.parametrize(
+    ("target", "flags", "name", "first"),
+    [
+        ("x86_64-windows-gnu", ["--compile-only"], "tests-test_nmp.o", X86_64_COFF),
+        ("aarch64-macos", [], "test_nmp.exe", ARM64_MACHO),
+    ],
+)
+def test_it_compiles(
+    root: Path, work: Path, tmp_path: Path, target: str, flags: list[str], name: str, first: bytes
+) -> None:
+    """The third target, macOS on x86-64, has the kernels of one of these and the headers of the other. A program for
+    Windows is linked by `make cross` alone: its C library, which is built first, takes a minute. A function that it
+    lacks is not declared, either, which C99 refuses."""
     command = [sys.executable, root / "packaging" / "cross.py", "--python", sys.executable, "--work", work]
-    command += ["--targets", "x86_64-windows-gnu", "aarch64-macos"]
-    command += ["--output", tmp_path, f"--warnings={' '.join((*QUICK, *WARNINGS))}"]
+    command += ["--targets", target, "--output", tmp_path, *flags, f"--warnings={' '.join((*QUICK, *WARNINGS))}"]
     ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
-    found = {folder.name: processor((folder / "test_nmp.exe").read_bytes()) for folder in tmp_path.iterdir()}
-    assert found == {
-        "x86_64-windows-gnu": ("windows", X86_64_PE),
-        "aarch64-macos": ("macos", ARM64_MACHO),
-    }
-    for folder in tmp_path.iterdir():
-        assert all((folder / f"{name}.o").stat().st_size > 10_000 for name in ("module", "nb_combined"))
+    folder = tmp_path / target
+    assert (folder / name).read_bytes().startswith(first)
+    assert all((folder / f"{part}.o").stat().st_size > 10_000 for part in ("module", "nb_combined"))
