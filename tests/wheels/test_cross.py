@@ -21,6 +21,7 @@ ARM64_MACHO = b"\xcf\xfa\xed\xfe" + (0x0100000C).to_bytes(4, "little")
         ("x86_64-windows-gnu", ["--compile-only"], "tests-test_nmp.o", X86_64_COFF),
         ("aarch64-macos", [], "test_nmp.exe", ARM64_MACHO),
     ],
+    ids=["windows", "macos"],
 )
 def test_it_compiles(
     root: Path, work: Path, tmp_path: Path, target: str, flags: list[str], name: str, first: bytes
