@@ -196,7 +196,8 @@ class Fitter:
         chosen = trace(table_segments.run(chosen, stats), "RANGED", "table_segments")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
-        ranged = trace(residual_operands.grids(ranged, self._weight_bits), "RANGED", "residual_operands")
+        kept = ranged.given if self._rounding.whole else ()
+        ranged = trace(residual_operands.grids(ranged, self._weight_bits, kept), "RANGED", "residual_operands")
         return Prepared(graph, chosen, ranged, Once(Evidence), free, notes, stats, factors)
 
     def _weight_bits(self, node: Node) -> int:

@@ -10,7 +10,7 @@ own grid would not be finer, so biases lose nothing; `run` makes the two ops one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import asdict, replace
 from typing import NamedTuple
 
@@ -30,11 +30,16 @@ class Sum(NamedTuple):
     other: str
 
 
-def grids(graph: Graph, weight_bits: Callable[[Node], int]) -> Graph:
-    """A graph whose activations have grids, and whose weights are float yet: of so many bits they will be."""
+def grids(graph: Graph, weight_bits: Callable[[Node], int], kept: Container[str] = ()) -> Graph:
+    """A graph whose activations have grids, and whose weights are float yet: of so many bits they will be.
+
+    kept: names of tensors that stay on their grids, as a quantized model has them.
+    """
     fresh = []
     for found in _sums(graph):
         made, grid = graph[found.layer.outputs[0]], quant_of(graph[found.add.outputs[0]])
+        if made.name in kept:
+            continue
         if quant_of(made).bits == 8 and quant_of(made).exponent >= grid.exponent and weight_bits(found.layer) == 8:
             fresh.append(replace(made, quant=Quant(16, grid.exponents, *INT16)))
     return graph.with_values(*fresh)

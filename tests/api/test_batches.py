@@ -127,7 +127,7 @@ BY_ROW = [c for c in CASES if c.id.split("/")[0] in batches.BY_ROW | batches.OPE
 
 @pytest.mark.parametrize("group", grouped(BY_ROW))
 def test_blocks_of_an_op(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an op computes samples side by side, they have the bytes of a run each, at every level."""
+    """Samples that an op computes side by side have the bytes of a run each, at every level."""
     monkeypatch.setattr(batches, "_is_connected", lambda model: True)
     rng = np.random.default_rng(len(group))
     for case in grouped(BY_ROW)[group][::5]:

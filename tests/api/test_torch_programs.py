@@ -89,7 +89,7 @@ def test_other_files_of_torch_are_refused_unopened(member: str, words: str, tmp_
 def test_pickles_that_call_themselves_programs(
     member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What torch.save writes is refused before torch is asked for; what may be a program is not."""
+    """Files of torch.save are refused before torch is asked for; those that may be programs are not."""
     path = tmp_path / "net.pt2"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(member, b"\x80\x04.")

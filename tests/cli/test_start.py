@@ -132,7 +132,7 @@ def outcome(read: Callable[[], Any]) -> Any:
 
 
 def test_values_are_those_that_typer_reads(tmp_path: Path) -> None:
-    """Of each flag, whatever its text: the same value, or refused in the same words; most of them without typer."""
+    """Each flag has the same value for each text, or refuses it in the same words; most of them without typer."""
     pytest.importorskip("typer._adapters", reason="this typer reads values by itself")
     secret = tmp_path / "secret"
     secret.write_text("")

@@ -49,7 +49,7 @@ def test_every_grid_is_the_models(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("bias", ["int32", "int8"])
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 def test_finer_sums_keep_the_biases(kind: str, bias: str, tmp_path: Path) -> None:
-    """What is left is how ties are rounded, through five layers."""
+    """Only ties are left, which are rounded otherwise, through five layers."""
     model, samples = Residual(kind=kind, bias=bias).model(), pictures(64, seed=9)
     free, strict, fine = (
         np.abs(steps_apart(model, made(model, tmp_path, pictures(32), **options), samples))
@@ -155,6 +155,38 @@ def test_a_concat_of_other_grids_rounds_as_the_model_does(tmp_path: Path) -> Non
     assert np.abs(apart).max() <= 2  # ties are rounded up, to a step of 2^-4
     assert set(np.unique(apart[:, :3])) <= {0, 1}
     assert np.mean(apart[:, 3:] == 0) > 0.85  # of AveragePool every eighth sum is a tie
+
+
+def test_the_result_before_a_residual_sum_keeps_its_grid(tmp_path: Path) -> None:
+    """Nobody else reads it, and its steps are 16 times those of the sum, which a convolution could take."""
+    arrays = {
+        "s": np.float32(2.0**-5),
+        "t": np.float32(2.0**-1),
+        "z": np.int8(0),
+        "w": np.full((3, 3, 1, 1), 2.0**-3, np.float32),
+        "b": np.zeros(3, np.float32),
+    }
+    model = build(
+        """(float[1,3,12,12] x) => (float[1,3,12,12] y) {
+            xq = QuantizeLinear(x, s, z)
+            r = DequantizeLinear(xq, s, z)
+            c = Conv(r, w, b)
+            cq = QuantizeLinear(c, t, z)
+            d = DequantizeLinear(cq, t, z)
+            e = Add(d, r)
+            eq = QuantizeLinear(e, s, z)
+            y = DequantizeLinear(eq, s, z)
+        }""",
+        17,
+        arrays=arrays,
+        name="sum",
+    )
+    samples = np.rint(pictures(16) * 32) / 32
+    result = made(model, tmp_path, samples)
+    assert [node.op for node in result.graph.nodes if node.op != "transpose"] == ["conv2d", "add"]
+    apart = steps_apart(model, result, samples)
+    assert set(np.unique(apart)) <= {0, 16}  # a tie
+    assert np.mean(apart == 0) > 0.95
 
 
 def test_steps_that_are_no_powers_become_the_nearest(tmp_path: Path) -> None:

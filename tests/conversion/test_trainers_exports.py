@@ -131,7 +131,7 @@ def made(model: onnx.ModelProto, folder: Path, **options: object) -> Result:
 
 
 def outputs(model: onnx.ModelProto, result: Result, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of onnxruntime, which is to round as the model says, and of the file."""
+    """Integers of onnxruntime, which is to round as the model says, and of the file."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session, net = ort.InferenceSession(model.SerializeToString(), options), interpreter.load(result.data)
