@@ -196,7 +196,7 @@ class Fitter:
         chosen = trace(table_segments.run(chosen, stats), "RANGED", "table_segments")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
-        kept = ranged.given if self._rounding.whole else ()
+        kept = ranged.given if self._rounding.faithful else ()
         ranged = trace(residual_operands.grids(ranged, self._weight_bits, kept), "RANGED", "residual_operands")
         return Prepared(graph, chosen, ranged, Once(Evidence), free, notes, stats, factors)
 

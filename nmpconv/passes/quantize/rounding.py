@@ -62,15 +62,15 @@ DAMPING = 0.1
 
 @dataclass(frozen=True)
 class Rounding:
-    """weight_bits: 8 or 16. bias_bits: 0 for the narrowest that holds the biases, or 8, 16, 32. whole: weights for
-    inputs that are always the same stay."""
+    """weight_bits: 8 or 16. bias_bits: 0 for the narrowest that holds the biases, or 8, 16, 32. faithful: grids
+    and weights of a model that was quantized before stay, also those for inputs that are always the same."""
 
     weight_bits: int = 8
     per_tensor: bool = False
     gptq: bool = True
     bias_correction: bool = True
     bias_bits: int = 0
-    whole: bool = False
+    faithful: bool = False
 
     def with_gptq(self, gptq: bool) -> Rounding:
         return replace(self, gptq=gptq)
@@ -83,7 +83,7 @@ class Rounding:
             choices.op(node.name, "rounding", "gptq" if self.gptq else "nearest") == "gptq",
             self.bias_correction,
             choices.op(node.name, "bias_bits", self.bias_bits),
-            self.whole,
+            self.faithful,
         )
 
 
@@ -168,7 +168,7 @@ class _Layer:
             # Padding stands for no result of the producer, so it may lie beyond what a fused activation leaves.
             low, high = fixed_point.INT_MIN[self.x.bits], fixed_point.INT_MAX[self.x.bits]
             self.pad = fixed_point.quantize(_data(graph, node.inputs[3]), self.x.exponent, low, high)
-        if not how.whole:
+        if not how.faithful:
             self._leave_out(seen)
         base = self.y.exponent - self.x.exponent
         least = base - grids.SHIFT_USEFUL[self.x.bits, how.weight_bits]
