@@ -132,7 +132,7 @@ def check(chromium: str, page: Path, find: str, folder: Path) -> None:
         assert outcome["nameless"] == []  # for who cannot see
         assert outcome["zoom"] == pytest.approx(1.25, rel=0.01)
         assert outcome["colour"] == "exponent"
-        assert outcome["hits"] and all(find in name.lower() for name in outcome["hits"])
+        assert outcome["hits"] and all(find.lower() in name.lower() for name in outcome["hits"])
         assert outcome["rows"] >= len(outcome["hits"])
         assert outcome["told"].startswith(str(len(outcome["hits"])))
         assert outcome["folded"] == 0  # the search unfolds
