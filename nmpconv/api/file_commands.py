@@ -127,7 +127,7 @@ def bench(
     content = data_of(model)
     net = load(content, cpu=cpu)
     calls = on_device.sequences(net) if data is None else given(net, sources(data))
-    with opened(device, progress, wait, no_reset=no_reset, baud=baud) as found:
+    with opened(device, progress, wait, no_reset=no_reset, baud=baud, model=content) as found:
         return on_device.measure(found, net, content, calls, runs=runs or RUNS_ON_DEVICE, progress=progress)
 
 

@@ -47,8 +47,12 @@ def command(
     net = load(source)
     chosen = shared_flags.sources(data or (), "--data")
     cases = [case for calls in given(net, chosen) for case in calls] if data else on_device.cases(net)
-    with console.progress() as progress, opened(device, progress, wait, no_reset=no_reset, baud=baud) as found:
-        on_device.load(found, net, shared_flags.content(source))
+    content = shared_flags.content(source)
+    with (
+        console.progress() as progress,
+        opened(device, progress, wait, no_reset=no_reset, baud=baud, model=content) as found,
+    ):
+        on_device.load(found, net, content)
         for i, case in enumerate(cases):
             first = on_device.first_difference(found, net, case)
             if first is not None:

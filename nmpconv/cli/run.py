@@ -89,8 +89,12 @@ def command(
     else:
         from nmpconv.device.connect import opened
 
-        with console.progress() as progress, opened(device, progress, wait, no_reset=no_reset, baud=baud) as board:
-            results = _on_device(source, net, board, sequences, progress)
+        content = shared_flags.content(source)
+        with (
+            console.progress() as progress,
+            opened(device, progress, wait, no_reset=no_reset, baud=baud, model=content) as board,
+        ):
+            results = _on_device(content, net, board, sequences, progress)
             warnings = board.warnings
     if path is not None:
         shared_flags.write(path, _npz(net, results, raw))
@@ -174,14 +178,14 @@ def _here(net: Net, sequences: Sequence[Sequence[Arrays]]) -> Results:
 
 
 def _on_device(
-    model: Path | bytes, net: Net, device: Device, sequences: Sequence[Sequence[Arrays]], progress: Progress
+    model: bytes, net: Net, device: Device, sequences: Sequence[Sequence[Arrays]], progress: Progress
 ) -> Results:
     """The outputs of every sample, computed by a device."""
     from nmpconv.runtime import on_device
 
     results: Results = []
     count, done = sum(map(len, sequences)), 0
-    on_device.load(device, net, shared_flags.content(model))
+    on_device.load(device, net, model)
     for sequence in sequences:
         on_device.restart(device, net)
         results.append([])

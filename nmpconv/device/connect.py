@@ -24,11 +24,13 @@ def opened(
     *,
     no_reset: bool = False,
     baud: int | None = None,
+    model: bytes = b"",
 ) -> Iterator[Device]:
     """The device at a line, which is closed, and a simulator stopped, at the end. wait: seconds in which a port or a
-    connection that is lost is opened again, and in which a device may start. no_reset: see `Serial`, baud: `Device`.
+    connection that is lost is opened again, and in which a device may start. no_reset: see `Serial`, baud: `Device`,
+    model: `simulator.start`.
     """
-    line = connect(answering(no_reset) if name.lower() == AUTO else name, no_reset)
+    line = connect(answering(no_reset) if name.lower() == AUTO else name, no_reset, model)
     try:
         device = Device(line, progress, wait, baud)
         try:
@@ -62,11 +64,11 @@ def answering(no_reset: bool = False) -> str:
     return found[0]
 
 
-def connect(name: str, no_reset: bool = False) -> Transport:
+def connect(name: str, no_reset: bool = False, model: bytes = b"") -> Transport:
     """The line of a --device: PORT[:baud], tcp:host:port or sim:BOARD. Raises UsageError, DeviceError."""
     kind, _, rest = name.partition(":")
     if kind.lower() == "sim":
-        return simulator.start(rest.lower())
+        return simulator.start(rest.lower(), model)
     if kind.lower() == "tcp":
         host, _, port = rest.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:

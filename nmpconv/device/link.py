@@ -85,13 +85,15 @@ class _Flight:
 class Link:
     """One line with its parser, its sequence numbers and what is known about its speed.
 
-    away: seconds that a line which is gone is waited for, between two signs of life of the device.
+    away: seconds that a line which is gone is waited for, between two signs of life of the device. quiet: seconds
+    without one after which it is given up; a line may know better.
     """
 
     quiet = QUIET_SECONDS
 
     def __init__(self, line: Transport, away: float = 0.0, progress: Progress = silent) -> None:
         self.line = line
+        self.quiet = getattr(line, "quiet", self.quiet)
         self._away, self._progress = away, progress
         self._gone, self._heard_before = 0.0, 0.0  # seconds that it was gone since then
         self.window = 1

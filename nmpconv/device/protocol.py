@@ -18,6 +18,9 @@ PAYLOAD_MAX = 268
 _ENCODED_MAX = PAYLOAD_MAX + 7 + 2
 _HELLO = struct.Struct("<BHIIIIII")
 _REFUSAL = struct.Struct("<BBqqii")
+_UPLOAD = struct.Struct("<5I")
+_UPLOAD_MAGIC = 0x3150554E
+_UPLOAD_BYTES = 64  # that lie before the file
 DIGESTS_MAX = 64  # tensors in a request for digests
 FIRST_RATE = bytes(32)  # twice as many zeros as bring a board's line back to its first rate
 
@@ -103,6 +106,12 @@ class Loaded:
     ops: int
     tensors: int
     input_bytes: int
+
+
+def uploaded(model: bytes) -> bytes:
+    """What a device has in its memory for models after a whole upload: its record of it, then the file."""
+    crc = zlib.crc32(model)
+    return _UPLOAD.pack(_UPLOAD_MAGIC, len(model), crc, len(model), crc).ljust(_UPLOAD_BYTES, b"\0") + model
 
 
 def encode(frame: Frame) -> bytes:

@@ -15,35 +15,41 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 
-from nmpconv.device import unicorn_board
+from nmpconv.device import protocol, unicorn_board
 from nmpconv.device.transport import Output, Program, Serial, Transport, end
 from nmpconv.errors import DeviceError, UsageError
 
 START_SECONDS = 10.0
-WRITE_SECONDS = 60.0  # that QEMU may take no bytes: on a busy machine it gets little time
+PATIENCE_SECONDS = 60.0  # that QEMU may take and give no bytes: on a busy machine it gets little time
 PTY = re.compile(rb"redirected to (\S+)")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """shift: an instruction takes 2^shift ns of the simulated time."""
+    """shift: an instruction takes 2^shift ns of the simulated time. models: address of the memory for models."""
 
     program: str
     arguments: tuple[str, ...]
     package: str
     shift: int
+    models: int
 
 
+MODEL_BYTES = 16 << 20  # of the memory for models
 ARM = ("qemu-system-arm", "qemu-system-arm")
+ARM_MODELS = {
+    "mps2-an385": 0x21000000,
+    "mps2-an386": 0x21000000,
+    "mps2-an500": 0x60000000,
+    "mps3-an547": 0x60000000,
+}
 MACHINES = {
-    **{
-        name: Machine(ARM[0], ("-M", name), ARM[1], 6)
-        for name in ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547")
-    },
+    **{name: Machine(ARM[0], ("-M", name), ARM[1], 6, models) for name, models in ARM_MODELS.items()},
     # No machine of QEMU has a Cortex-M0+ and room for a model: a Cortex-M3 runs its code, too.
-    "mps2-an385-m0plus": Machine(ARM[0], ("-M", "mps2-an385"), ARM[1], 6),
-    "rv32": Machine("qemu-system-riscv32", ("-M", "virt", "-bios", "none"), "qemu-system-misc", 0),
+    "mps2-an385-m0plus": Machine(ARM[0], ("-M", "mps2-an385"), ARM[1], 6, ARM_MODELS["mps2-an385"]),
+    "rv32": Machine("qemu-system-riscv32", ("-M", "virt", "-bios", "none"), "qemu-system-misc", 0, 0x80800000),
 }
 # The board whose instructions are those of a target (`nmpconv.runtime.targets`).
 COUNTED_ON = {
@@ -95,15 +101,17 @@ def missing(board: str) -> str:
     return ""
 
 
-def start(board: str) -> Transport:
-    """A simulated board, running; closing the line stops it."""
+def start(board: str, model: bytes = b"") -> Transport:
+    """A simulated board, running; closing the line stops it. model: of a file that QEMU has in the board's memory from
+    the start, as after an upload: byte by byte over its UART a megabyte takes a minute.
+    """
     path = firmware(board)
     if board == HOST:
         return Program([path.resolve()])
     if lacking := _lacking(board):
         raise DeviceError(lacking[0], where=f"sim:{board}", hint=lacking[1])
     if shutil.which(MACHINES[board].program):
-        return Simulator(board, path)
+        return Simulator(board, path, model)
     line = Program([sys.executable, unicorn_board.__file__, board, path], {"PYTHONSAFEPATH": "1"})
     line.name = f"sim:{board}"
     return line
@@ -127,23 +135,32 @@ def _lacking(board: str) -> tuple[str, str] | None:
 
 
 class Simulator:
-    """QEMU with the board's UART on a pty."""
+    """QEMU with the board's UART on a pty. quiet: see `Link`."""
 
-    def __init__(self, board: str, path: Path) -> None:
+    quiet = PATIENCE_SECONDS
+
+    def __init__(self, board: str, path: Path, model: bytes = b"") -> None:
         machine = MACHINES[board]
         self.name = f"sim:{board}"
         options = ["-display", "none", "-monitor", "none", "-serial", "pty", "-icount", f"shift={machine.shift}"]
-        self._process = subprocess.Popen(
-            [machine.program, *machine.arguments, *options, "-kernel", str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-        )
+        memory = protocol.uploaded(model)
+        with TemporaryFile() as file:
+            if model and len(memory) <= MODEL_BYTES:
+                file.write(memory)
+                file.flush()
+                options += ["-device", f"loader,file=/dev/fd/{file.fileno()},addr={machine.models:#x},force-raw=on"]
+            self._process = subprocess.Popen(
+                [machine.program, *machine.arguments, *options, "-kernel", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                bufsize=0,
+                pass_fds=[file.fileno()],
+            )
         assert self._process.stdout is not None
         self._said = Output(self._process.stdout)
         try:
-            self._line = Serial(self._pty(), patience=WRITE_SECONDS, again=False)
+            self._line = Serial(self._pty(), patience=PATIENCE_SECONDS, again=False)
             self._line.name = self.name
         except BaseException:
             self.close()

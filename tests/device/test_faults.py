@@ -252,7 +252,7 @@ def test_a_simulator_that_gets_no_time(tmp_path: Path, monkeypatch: pytest.Monke
     """On a busy machine QEMU takes nothing for longer than a board would."""
     (tmp_path / "qemu").write_text(QEMU.format(python=sys.executable))
     (tmp_path / "qemu").chmod(0o755)
-    monkeypatch.setitem(simulator.MACHINES, "slow", simulator.Machine(str(tmp_path / "qemu"), (), "", 0))
+    monkeypatch.setitem(simulator.MACHINES, "slow", simulator.Machine(str(tmp_path / "qemu"), (), "", 0, 0))
     monkeypatch.setattr(transport, "WRITE_SECONDS", 0.2)
     line = simulator.Simulator("slow", tmp_path / "any.elf")
     for _ in range(200):

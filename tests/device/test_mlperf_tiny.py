@@ -110,6 +110,7 @@ def test_bench_on_simulated_boards(
     found = json.loads(capsys.readouterr().out)
     assert found["verified"] is True and found["board"] == board
     assert found["latency_ms"] is None
+    assert found["upload_resumed_at"] == model(net, bits).stat().st_size  # QEMU had it in the board's memory
     assert main(["inspect", str(model(net, bits)), "--target", TARGETS[board], "--json"]) == ExitCode.OK
     shown = json.loads(capsys.readouterr().out)
     (told,), (estimate,) = shown["ram"], shown["estimated_instructions"]

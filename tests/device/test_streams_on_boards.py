@@ -52,8 +52,8 @@ def test_every_call(board: str, firmware: Callable[..., Path], monkeypatch: pyte
     folder = firmware(board).parent
     monkeypatch.setattr(simulator, "_folders", lambda: [folder])
     files = [(kind, *converted(kind, bits)) for kind, bits in (("stream", "8"), ("stream", "16"), ("lstm", "8"))]
-    with opened(f"sim:{board}", silent) as device:
-        for kind, found, sequences in files:
+    for kind, found, sequences in files:
+        with opened(f"sim:{board}", silent, model=found.data) as device:
             net = found.load()
             on_device.load(device, net, found.data)
             for calls in sequences:
