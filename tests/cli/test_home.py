@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from every_command import COMMANDS
 
 # What a library takes for a wish not to be counted: onnxruntime sends nothing where CI is set.
@@ -56,6 +57,7 @@ int socket(int domain, int type, int protocol)
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_left(inputs: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     spy, sockets = tmp_path / "spy.so", tmp_path / "sockets"
     (tmp_path / "spy.c").write_text(SPY)

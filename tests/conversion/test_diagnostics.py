@@ -205,6 +205,7 @@ def test_a_model_that_wants_pixels_is_not_asked_about(samples: Path, tmp_path: P
     assert said(tmp_path / "model.onnx", {}, tmp_path / "one", PLAIN) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.zoo
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifiers_that_are_not_fed_right(zoo: Path, name: str, tmp_path: Path) -> None:
