@@ -21,6 +21,7 @@ SAMPLES = (4, 8)  # with fewer than 6 the converter does not compare recipes
 UNREAD = 0.3  # share of the inputs that nobody reads which stay
 LARGEST = 1e6
 USUAL = (1e-3, 5e3)  # where most tensors' largest value lies
+PROBABLE = ("Sigmoid", "Exp")  # may be far smaller, as logits far below 0 make them
 
 
 class Reject(Exception):
@@ -161,6 +162,8 @@ class Net:
         largest = float(np.abs(x.astype(np.float64)).max())
         if not np.isfinite(largest) or largest > (6e4 if x.dtype == np.float16 else LARGEST):
             raise Reject(f"{kind}: values up to {largest:g}")
+        if largest < USUAL[0] and kind in PROBABLE:  # logits far below 0
+            return
         if largest and not USUAL[0] <= largest <= USUAL[1] and not (self.extremes and self.chance(0.5)):
             raise Reject(f"{kind}: values up to {largest:g}")
 

@@ -16,7 +16,7 @@ HEADROOM = 2.0  # of a 16-bit grid above the largest value seen
 
 ROOM_MAX = 16.0
 # Results are up to 1 on other samples, whatever they were on these: 16 bits hold that.
-UNIT = ("Sigmoid", "HardSigmoid", "Softmax")
+UNIT = ("HardSigmoid", "Softmax")
 UNIT_STEP = 2.0**-15
 
 # (tensor, the name of its old value, that value) -> nodes that make its new one, and their constants.

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fuzz_models import hunt, noise
+from fuzz_models import hunt, noise, patterns
 from fuzz_models.case import Case, Node, load, save, single
 from fuzz_models.checks import check
 from fuzz_models.draw import draw
 from fuzz_models.integers import heads
 from fuzz_models.limits import limited
+from fuzz_models.net import USUAL, Net
 from fuzz_models.outcome import Outcome
 from fuzz_models.shrink import shrink
 from nmpconv.ir import Graph
@@ -405,3 +406,14 @@ def found() -> dict[str, Case]:
 def test_found_once(name: str) -> None:
     outcome = hunt.outcome_of(limited(lambda folder: check(found()[name], folder)))
     assert not outcome.failures and not outcome.refused and not outcome.invalid, outcome
+
+
+def test_logits_far_below_0_are_drawn() -> None:
+    """Their Sigmoid is far smaller than what other tensors are drawn with."""
+    small = 0
+    for seed in range(8):
+        net = Net(seed)
+        net.input((1, 4), net.noise.normal(size=(net.samples, 1, 4)))
+        y = net.attempt(patterns.rare, next(iter(net.feeds)))
+        small += y is not None and net.largest(y) < USUAL[0]
+    assert small >= 4
