@@ -52,7 +52,7 @@ class Status(IntEnum):
     OK = 0
     NOT_NMP, VERSION, CHECKSUM, STRUCTURE, TENSOR, OP, PLAN, ORDER, LIMIT = range(1, 10)
     ARGUMENT, ARENA = 20, 21
-    UNKNOWN_OP, NOT_BUILT, CPU = 40, 41, 42
+    UNKNOWN_OP, NOT_BUILT, CPU, CUSTOM = 40, 41, 42, 43
 
     @property
     def in_c(self) -> str:

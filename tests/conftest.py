@@ -27,6 +27,7 @@ from c_core import C99, PORTABLE, SANITIZE, WARNINGS, Library, Once, compiled, l
 from nmpconv.cli import console
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path += [str(ROOT / "samples" / "gate"), str(ROOT / "tests" / "entry_points")]  # a custom op, as if installed
 OLD = "1.23."  # of onnxruntime: the newest for Python 3.10
 # What it has not or gets wrong, so that it cannot be compared with.
 LACKS = {

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nmpconv import _nmp
 from nmpconv.errors import ModelError, Status
 from nmpconv.file import flatbuffer, semantics
+from nmpconv.runtime.custom_table import CustomTable
 
 # What the memory of an implementation allows (FORMAT.md), of files that are right. Python has no kernels: it does not
 # know.
+TABLE = CustomTable.of_installed()
 OWN = ("bytes of scratch", "bytes of the arena with scratch", "bytes of packed weights")
 
 
@@ -20,10 +24,15 @@ def aligned(data: bytes) -> np.ndarray:
     return memory[start : start + len(data)]
 
 
+def inspected(data: bytes) -> dict[str, Any]:
+    """The result of the interpreter, which has the installed custom ops."""
+    return _nmp.inspect(aligned(data), "portable", custom=TABLE.address)
+
+
 def in_c(data: bytes) -> tuple[Status, str]:
     """The status, and the rule that is broken."""
     try:
-        _nmp.inspect(aligned(data), "portable")
+        inspected(data)
     except _nmp.Fault as fault:
         return Status(fault.args[0]), fault.args[2]
     return Status.OK, ""

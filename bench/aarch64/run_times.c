@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
   const size_t bytes = (size_t)ftell(f);
   void *model = zeros(bytes);
   rewind(f);
-  const nmp_options options = {argv[2], NULL, NULL, 1};
+  const nmp_options options = {argv[2], NULL, NULL, 1, NULL};
   nmp_info info;
   nmp_net *net;
   nmp_status status =

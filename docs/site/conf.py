@@ -38,6 +38,7 @@ navigation = NAVIGATION = {
             "docs/browser",
             "docs/firmware",
             "docs/boards",
+            "docs/custom-ops",
             "docs/signing",
             "interpreter/firmware/PORTING",
             "interpreter/wasm/npm/README",

@@ -33,7 +33,8 @@ typedef enum nmp_status {
   NMP_E_ARENA = 21,      /* the arena is smaller than nmp_info.arena_bytes */
   NMP_E_UNKNOWN_OP = 40, /* an op that this version does not know */
   NMP_E_NOT_BUILT = 41,  /* an op, a width or a kind of op that this build left out */
-  NMP_E_CPU = 42         /* a CPU level that this machine or build does not have */
+  NMP_E_CPU = 42,        /* a CPU level that this machine or build does not have */
+  NMP_E_CUSTOM = 43      /* a custom op that this program has no function for: nmp_fault.what is its name */
 } nmp_status;
 
 /* Which part of the file a status is about: indices, -1 for none, and up to two numbers (found, allowed). */
@@ -43,7 +44,7 @@ typedef struct nmp_fault {
   int32_t tensor;
   int64_t found;
   int64_t allowed;
-  const char *what; /* a static string naming the field or rule; NULL in a build without NMP_FAULT_DETAILS (build.h) */
+  const char *what; /* names the field or rule, lies in the file at most; NULL without NMP_FAULT_DETAILS (build.h) */
 } nmp_fault;
 
 typedef struct nmp_info {
@@ -85,12 +86,15 @@ typedef struct nmp_view {
 typedef void (*nmp_task)(void *ctx, size_t i, size_t worker);
 typedef void (*nmp_parallel_for)(void *pool, nmp_task task, void *ctx, size_t n);
 
-/* A build that keeps no steps, such as one for a microcontroller, has one thread and looks at cpu alone. */
+struct nmp_custom_op;
+
+/* A build that keeps no steps, such as one for a microcontroller, has one thread and looks at cpu and custom alone. */
 typedef struct nmp_options {
   const char *cpu;           /* NULL: the best level; else "portable", "avx2", ... */
   nmp_parallel_for parallel; /* NULL: one thread */
   void *pool;
   size_t threads; /* how many tasks run at the same time at most, up to NMP_THREADS_MAX; 0 or 1: one */
+  const struct nmp_custom_op *custom; /* the program's own ops, up to a row without a name (nmp_custom.h); NULL: none */
 } nmp_options;
 
 typedef struct nmp_net nmp_net;
@@ -129,6 +133,7 @@ typedef struct nmp_op_info {
 
 /* What nmp_inspect tells on another machine, in a build for its CPU (NMP_FIXED_CPU) that keeps no steps. ops: room for
  * `count` ops; those that there are get filled. target: a name of nmp_target, which returns NULL after the last.
+ * Custom ops are not looked for.
  * NMP_E_CPU: there is none of this name. Both are left out of a build with NMP_FIXED_CPU.
  */
 nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, nmp_op_info *ops,

@@ -42,17 +42,19 @@ void check(nmp_status status) {
   check(status, nmp_fault{status, -1, -1, 0, 0, nullptr});
 }
 
-nmp_options options_of(const std::optional<std::string> &cpu, size_t threads, Pool *pool) {
-  return {cpu ? cpu->c_str() : nullptr, threads > 1 ? Pool::parallel : nullptr, pool, threads};
+/* custom: the address of a table of nmp_custom_op, or 0. */
+nmp_options options_of(const std::optional<std::string> &cpu, size_t threads, Pool *pool, uintptr_t custom) {
+  return {cpu ? cpu->c_str() : nullptr, threads > 1 ? Pool::parallel : nullptr, pool, threads,
+          reinterpret_cast<const nmp_custom_op *>(custom)};
 }
 
 /* Any number of Python's threads may call a net: one call at a time touches its memory. */
 class Net {
  public:
-  Net(Bytes model, Memory arena, const std::optional<std::string> &cpu, size_t threads)
+  Net(Bytes model, Memory arena, const std::optional<std::string> &cpu, size_t threads, uintptr_t custom)
       : model_(model), arena_(arena), packed_(arena), pool_(std::make_unique<Pool>(threads)) {
     nmp_fault fault;
-    const nmp_options options = options_of(cpu, threads, pool_.get());
+    const nmp_options options = options_of(cpu, threads, pool_.get(), custom);
     check(nmp_create(&net_, model_.data(), model_.size(), arena_.data(), arena_.size(), &options, &fault), fault);
     begin(threads);
   }
@@ -201,8 +203,8 @@ class Net {
   std::vector<uint32_t> fed_, told_;
 };
 
-nb::dict inspect(Bytes model, const std::optional<std::string> &cpu, size_t threads) {
-  const nmp_options options = options_of(cpu, threads, nullptr);
+nb::dict inspect(Bytes model, const std::optional<std::string> &cpu, size_t threads, uintptr_t custom) {
+  const nmp_options options = options_of(cpu, threads, nullptr, custom);
   nmp_info info;
   nmp_fault fault;
   check(nmp_inspect(model.data(), model.size(), &options, &info, &fault), fault);
@@ -281,7 +283,8 @@ NB_MODULE(_nmp, m) {
       PyErr_SetObject(fault_type, args.ptr());
     }
   });
-  m.def("inspect", &inspect, nb::arg("model"), nb::arg("cpu").none() = nb::none(), nb::arg("threads") = 1);
+  m.def("inspect", &inspect, nb::arg("model"), nb::arg("cpu").none() = nb::none(), nb::arg("threads") = 1,
+        nb::arg("custom") = 0);
   m.def("inspect_target", &inspect_target, nb::arg("model"), nb::arg("target"));
   m.attr("THREADS_MAX") = NMP_THREADS_MAX;
   m.def("targets", &targets);
@@ -289,8 +292,8 @@ NB_MODULE(_nmp, m) {
   m.def("version", &nmp_version);
   add_fits(m);
   nb::class_<Net>(m, "Net")
-      .def(nb::init<Bytes, Memory, const std::optional<std::string> &, size_t>(), nb::arg("model"), nb::arg("arena"),
-           nb::arg("cpu").none(), nb::arg("threads") = 1)
+      .def(nb::init<Bytes, Memory, const std::optional<std::string> &, size_t, uintptr_t>(), nb::arg("model"),
+           nb::arg("arena"), nb::arg("cpu").none(), nb::arg("threads") = 1, nb::arg("custom") = 0)
       .def(nb::init<const Net &, Memory, size_t>(), nb::arg("other"), nb::arg("arena"), nb::arg("threads") = 0)
       .def_prop_ro("fed", &Net::fed)
       .def_prop_ro("told", &Net::told)

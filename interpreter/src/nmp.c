@@ -19,7 +19,6 @@ struct nmp_net {
   nmp_step *steps;
   uint32_t activations; /* bytes of them and of the scratch behind them */
 #endif
-  const char *cpu;
 #if !NMP_FIXED_CPU
   nmp_kernels kernels;
 #endif
@@ -108,21 +107,33 @@ static void tell(const nmp_model *m, const nmp_needs *needs, nmp_info *info) {
   info->work = needs->work;
 }
 
+/* Takes the options over, or the defaults: those that this build looks at. */
+static void take(nmp_net *net, const nmp_options *options) {
+#if NMP_KEEP_STEPS
+  net->options = options ? *options : (nmp_options){.threads = 0};
+#else
+  net->options.cpu = options ? options->cpu : NULL;
+  net->options.parallel = NULL;
+#if NMP_CUSTOM
+  net->options.custom = options ? options->custom : NULL;
+#endif
+#endif
+}
+
 /* Fills net but for what lies in the arena, and the layout. */
 static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp_options *options, nmp_info *info,
                          layout *at, nmp_fault *fault) {
-  static const nmp_options defaults = {.threads = 0};
   const nmp_model *m = &net->model;
   nmp_needs needs;
   *info = (nmp_info){0};
   *at = (layout){.steps = 0, .packed = 0, .activations = 0, .end = 0};
-  net->options = options ? *options : defaults;
+  take(net, options);
   if (NMP_KEEP_STEPS && net->options.threads > NMP_THREADS_MAX) {
     const size_t found = net->options.threads < SIZE_MAX >> 1 ? net->options.threads : SIZE_MAX >> 1;
     return refuse(fault, NMP_RULE(NMP_E_ARGUMENT, "threads", (int64_t)found, NMP_THREADS_MAX));
   }
-  net->cpu = net->options.cpu = nmp_cpu_select(net->options.cpu, KERNELS(net));
-  if (net->cpu == NULL) {
+  net->options.cpu = nmp_cpu_select(net->options.cpu, KERNELS(net));
+  if (net->options.cpu == NULL) {
     return refuse(fault, NMP_RULE(NMP_E_CPU, "CPU level", 0, 0));
   }
   const nmp_status status = check_file(net, file, bytes, &needs, fault);
@@ -166,7 +177,7 @@ static void tell_ops(const nmp_net *net, nmp_op_info *ops, size_t count) {
 
 nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, nmp_op_info *ops,
                               size_t count, nmp_fault *fault) {
-  nmp_net net = {.options = {.threads = 1}};
+  nmp_net net = {.options = {.threads = 1, .custom = nmp_custom_any}};
   nmp_needs needs;
   nmp_fault unwanted;
   fault = fault ? fault : &unwanted;
@@ -381,7 +392,7 @@ nmp_status nmp_set_threads(nmp_net *net, uint32_t op, size_t threads) {
 }
 
 const char *nmp_cpu(const nmp_net *net) {
-  return net ? net->cpu : NULL;
+  return net ? net->options.cpu : NULL;
 }
 
 const char *nmp_version(void) {
@@ -420,6 +431,8 @@ const char *nmp_status_text(nmp_status status) {
       return "an op, a width or a kind of op that this build left out";
     case NMP_E_CPU:
       return "a CPU level that this machine or build does not have";
+    case NMP_E_CUSTOM:
+      return "a custom op that this program does not have";
   }
   return "an unknown status";
 }

@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
     threads = atoi(argv[i]) > 0 ? static_cast<size_t>(atoi(argv[i])) : threads;
   }
   Pool pool(threads);
-  const nmp_options options = {level, threads > 1 ? Pool::parallel : nullptr, &pool, threads};
+  const nmp_options options = {level, threads > 1 ? Pool::parallel : nullptr, &pool, threads, nullptr};
   nmp_info info;
   nmp_fault fault;
   nmp_net *net;

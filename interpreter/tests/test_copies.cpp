@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
   const std::string data = content(argv[1]);
   Block file(data.size());
   std::memcpy(file.data(), data.data(), data.size());
-  nmp_options options = {argv[2], Pool::parallel, nullptr, THREADS};
+  nmp_options options = {argv[2], Pool::parallel, nullptr, THREADS, nullptr};
   nmp_info info;
   if (nmp_inspect(file.data(), file.size(), &options, &info, nullptr) != NMP_OK) {
     return 2;

@@ -51,7 +51,7 @@ static void test_mistakes(const uint8_t *file, size_t bytes, const nmp_info *inf
   nmp_view view;
   nmp_fault fault;
   nmp_info unused;
-  nmp_options options = {"no such level", NULL, NULL, 1};
+  nmp_options options = {"no such level", NULL, NULL, 1, NULL};
   const size_t size = info->arena_bytes;
   expect(nmp_inspect(NULL, bytes, NULL, &unused, NULL) == NMP_E_ARGUMENT, "no model");
   expect(nmp_inspect(file, bytes, NULL, NULL, NULL) == NMP_E_ARGUMENT, "no info");
@@ -231,7 +231,7 @@ static void test_suspend(nmp_net *net, const nmp_model *m, const nmp_info *info)
 
 /* An arena of exactly the size that this level asks for. */
 static void test_level(const uint8_t *file, size_t bytes, const char *level, size_t threads) {
-  const nmp_options options = {level, threads > 1 ? in_turn : NULL, NULL, threads};
+  const nmp_options options = {level, threads > 1 ? in_turn : NULL, NULL, threads, NULL};
   nmp_info info;
   nmp_fault fault;
   nmp_net *net;

@@ -96,6 +96,12 @@ def build(
             "-o", "--output", help="The file to write; default: where sim:BOARD finds it.", show_default=False
         ),
     ] = None,
+    op: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--op", metavar="NAME", help="An installed custom op that it shall have. Repeatable.", show_default=False
+        ),
+    ] = None,
     json: shared_flags.Json = False,
 ) -> None:
     """Compile nmpconv's firmware for a board.
@@ -106,12 +112,14 @@ def build(
     Examples:
       nmpconv device build mps2-an386
       nmpconv device build nucleo-f446re -o firmware.elf
+      nmpconv device build mps2-an386 --op my.domain::MyOp
     """
     from nmpconv.device import firmware  # not loaded for --help
+    from nmpconv.ops.custom_op import c_source
 
     if output is not None:
         shared_flags.check_output(output, json=json)
-    path = firmware.build(board, output)
+    path = firmware.build(board, output, dict(c_source(name) for name in op or ()))
     if json:
         console.as_json({"board": board, "output": str(path), "bytes": path.stat().st_size})
         return

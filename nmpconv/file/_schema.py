@@ -55,6 +55,7 @@ MEMBERS = (
     "MulOffset",
     "SumLookup",
     "ConvAdd",
+    "Custom",
 )
 OP_TABLES = {
     "conv2d": "Conv2D",
@@ -90,6 +91,7 @@ OP_TABLES = {
     "mul_offset": "MulOffset",
     "sum_lookup": "SumLookup",
     "conv_add": "ConvAdd",
+    "custom": "Custom",
 }
 TABLES: dict[str, tuple[Field, ...]] = {
     "Tensor": (
@@ -237,6 +239,11 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("pad_bottom", 6, "scalar", "int", 0, False),
         Field("pad_right", 7, "scalar", "int", 0, False),
         Field("groups", 8, "scalar", "int", 1, False),
+    ),
+    "Custom": (
+        Field("op", 0, "string", "string", 0, True),
+        Field("attributes", 1, "vector", "int", 0, False),
+        Field("scratch", 2, "scalar", "int", 0, False),
     ),
     "Op": (
         Field("name", 0, "string", "string", 0, True),

@@ -20,8 +20,8 @@ from nmpconv.ir import ARENA_ALIGN, INT_OF_BITS, Graph, Node, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.rules import broken
 
-TENSOR, OP, PLAN, ORDER, LIMIT, UNKNOWN = (
-    f"NMP_E_{name}" for name in ("TENSOR", "OP", "PLAN", "ORDER", "LIMIT", "UNKNOWN_OP")
+TENSOR, OP, PLAN, ORDER, LIMIT, UNKNOWN, CUSTOM = (
+    f"NMP_E_{name}" for name in ("TENSOR", "OP", "PLAN", "ORDER", "LIMIT", "UNKNOWN_OP", "CUSTOM")
 )
 WORK_MAX = 1 << 40  # steps of a run
 STEPS_OF_BYTE, STEPS_BESIDE, STEPS_OF_OVERLAP = 4, 4096, 128  # of verification
@@ -34,7 +34,8 @@ def verify(root: Table, file: bytes | memoryview, *, unknown: bool = False) -> N
     """Verifies a file whose structure is right (`flat.unpack`). Raises ModelError with the status of the first broken
     rule.
 
-    unknown: ops of a later version are taken as they are, for somebody to look at, and may not be run.
+    unknown: ops of a later version, and custom ops that are not installed, are taken as they are, for somebody to look
+    at, and may not be run.
     """
     _Check(root, file, unknown).run()
 
@@ -151,7 +152,7 @@ class _Check:
     # -- ops ----------------------------------------------------------------------------------------------------------
 
     def op(self, table: Table) -> None:
-        """Adds its node, None for an op of a later version."""
+        """Adds its node, None for an op of a later version or of somebody else."""
         member, fields = table["params"]
         about = f"op {table['name']!r} ({KINDS.get(member, member)})"
         if member not in KINDS and not self.unknown:
@@ -164,7 +165,12 @@ class _Check:
         node = None
         if member in KINDS:
             node = self.node(table, KINDS[member], fields)
-            self.require(about, self.op_rules(node))
+            if missing := OPS[node.op].missing(node.params):
+                if not self.unknown:
+                    _fail(CUSTOM, f"{about}: the custom op {missing!r} is not installed")
+                node = None
+            else:
+                self.require(about, self.op_rules(node))
         self.nodes.append(node)
 
     def indices(self, table: Table) -> str:

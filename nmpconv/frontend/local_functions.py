@@ -9,6 +9,7 @@ import onnx
 import onnx.inliner
 
 from nmpconv.errors import InputError
+from nmpconv.frontend import custom_nodes
 from nmpconv.frontend.toposort import label, subgraphs
 
 NODES_MAX = 10_000  # of a whole model, constants apart; large published CNNs have two to four thousand
@@ -47,9 +48,13 @@ def check(model: onnx.ModelProto, where: str) -> None:
 
 
 def inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
-    """The model without calls of its local functions. Raises InputError where they cannot be inlined."""
+    """The model without calls of its local functions, but for those that are ops of users.
+
+    Raises InputError where they cannot be inlined.
+    """
+    custom = custom_nodes.kept(model.functions)
     try:
-        return onnx.inliner.inline_local_functions(model)
+        return onnx.inliner.inline_selected_functions(model, custom, exclude=True)
     except Exception as error:  # of onnx's C++; `check` has a better word for what is known
         raise InputError(f"its local functions cannot be inlined: {error}", where=where) from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from onnx import helper, numpy_helper
 from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_real, type_name
+from nmpconv.frontend.custom_nodes import custom_name
 from nmpconv.frontend.cut_work import Work, of_branches
 from nmpconv.frontend.expand import expansion_of
 from nmpconv.frontend.expand.node_builder import Body
@@ -28,6 +30,7 @@ from nmpconv.frontend.unroll import Unroller
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.aligned import TERMS_MAX
+from nmpconv.ops.custom import Custom
 from nmpconv.ops.onnx_node import OnnxNode
 
 __all__ = ["Importer", "OnnxNode", "load"]
@@ -311,6 +314,8 @@ class Walk:
     def _step(self, proto: onnx.NodeProto, found: Mapping[str, TensorType], opset: int) -> None:
         """Fold, expand or lower one node."""
         kind = _kind(proto)
+        if (custom := custom_name(proto)) is not None:
+            return self.to.lower(replace(OnnxNode.of(proto, opset), op_type=custom), OPS[Custom.name])
         if self.to.try_fold(proto, found, opset):
             return
         node = OnnxNode.of(proto, opset)

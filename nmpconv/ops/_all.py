@@ -10,6 +10,7 @@ from nmpconv.ops.conv2d import Conv2D
 from nmpconv.ops.conv_add import ConvAdd
 from nmpconv.ops.conv_transpose import ConvTranspose
 from nmpconv.ops.cum_sum import CumSum
+from nmpconv.ops.custom import Custom
 from nmpconv.ops.divide import Divide
 from nmpconv.ops.equal import Equal
 from nmpconv.ops.fully_connected import FullyConnected
@@ -70,4 +71,5 @@ ALL: tuple[Op, ...] = (
     MulOffset(),
     SumLookup(),
     ConvAdd(),
+    Custom(),
 )

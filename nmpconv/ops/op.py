@@ -69,6 +69,7 @@ class Op:
     absorbs:     factors of the input's channels go into constants (`with_factors`); those of the output are one number.
     layer:       in an op with weights: the place of x among the inputs, which weights and bias follow.
     narrow:      it computes in int8 alone.
+    installed:   it stands for ops that users install (`missing`).
     head:        what reaches an output of the graph only through this op is worth the width of an output.
     """
 
@@ -94,6 +95,7 @@ class Op:
     layer: ClassVar[int | None] = None
     narrow: ClassVar[bool] = False
     head: ClassVar[bool] = False
+    installed: ClassVar[bool] = False
 
     onnx: ClassVar[tuple[str, ...]] = ()
 
@@ -151,6 +153,10 @@ class Op:
         which rely on these. Each rule may rely on those before it. Inputs and output are integer and right for
         themselves."""
         return iter(())
+
+    def missing(self, params: Any) -> str:
+        """Name of the user's op that these parameters ask for and that is not installed; '' for none."""
+        return ""
 
     def work(self, params: Any, inputs: Sequence[Value], output: Value) -> int:
         """A bound of the steps of a run (FORMAT.md)."""

@@ -26,6 +26,7 @@ from nmpconv.file.reader import FileOp, FileTensor, Model, read
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.conv_add import CONV, ConvAdd
+from nmpconv.ops.custom import Custom
 from nmpconv.ops.effort import Sums
 from nmpconv.ops.weighted import Weighted
 from nmpconv.runtime import interpreter
@@ -50,6 +51,7 @@ SPECIAL = {
 }
 ANYWHERE = set().union(*SPECIAL.values())
 FULL = ((-128, 127), (0, 127), (-32768, 32767), (0, 32767))  # ranges that an instruction saturates to
+TOLD = {"instructions": 1.0}  # of a custom op, which says itself how many it takes
 FEW = 4  # pixels of a block, where any has more than one
 
 
@@ -88,6 +90,8 @@ def _row(rows: Mapping[str, Mapping[str, float]], kernel: str) -> Mapping[str, f
     """Case 3."""
     if kernel in rows:
         return rows[kernel]
+    if kernel == Custom.name:
+        return TOLD
     kind, widths, *rest = kernel.split(" ")
 
     def far(other: str) -> tuple[bool, bool, int, str]:
@@ -111,6 +115,8 @@ def _counted(op: FileOp, model: Model, target: str, portable: bool) -> Counted:
     known = OPS[op.kind]
     params = known.Params(**op.params)
     inputs, outputs = ([_value(model.tensors[i]) for i in side] for side in (op.inputs, op.outputs))
+    if isinstance(known, Custom):
+        return Counted(known.name, {"instructions": known.instructions(params, inputs, outputs[0])})
     if isinstance(known, ConvAdd):
         return _added(params, inputs, outputs[0], target)
     if not isinstance(known, Weighted):

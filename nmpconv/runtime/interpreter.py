@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,11 @@ from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError,
 from nmpconv.file import reader
 from nmpconv.runtime.batches import Batches, Block, aligned, byte_rows
 from nmpconv.runtime.ports import Outputs, Port, by_port, joined
+
+if TYPE_CHECKING:
+    from nmpconv.runtime.custom_table import CustomTable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ def needs(data: bytes) -> dict[str, int]:
     """The figures of `nmp_info` for a file: of the best CPU level here, or of $NMP_CPU, on one thread."""
     model = _in_memory(data)
     try:
-        found = _nmp.inspect(model, _level(None))
+        found, _ = _with_customs(lambda custom: _nmp.inspect(model, _level(None), custom=custom))
     except _nmp.Fault as fault:
         raise _refused(fault, model.data.toreadonly(), "") from None
     return {name: value for name, value in found.items() if isinstance(value, int)}
@@ -115,9 +120,10 @@ class Net(Summarized):
         self._asked = (cpu, threads)
         self.threads = _threads(threads)
         try:
-            found = _nmp.inspect(model, level, self.threads)
+            found, self._custom = _with_customs(lambda custom: _nmp.inspect(model, level, self.threads, custom))
             self.arena_bytes: int = found["arena_bytes"]
-            self._net = _nmp.Net(model, aligned(self.arena_bytes), level, self.threads)
+            custom = self._custom.address if self._custom else 0
+            self._net = _nmp.Net(model, aligned(self.arena_bytes), level, self.threads, custom)
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
         self._data = data
@@ -239,6 +245,7 @@ class Net(Summarized):
             hint = "give the samples one by one"
             raise InputError(f"a batch of {count}; a net with states takes one call after another", hint=hint)
         outputs = self._batches.run(rows, count, reals)
+        self._raise_failure()
         return Outputs((joined(y, port) for y, port in zip(outputs, self.outputs, strict=True)), self.outputs)
 
     def run_each(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], part: range) -> None:
@@ -252,6 +259,7 @@ class Net(Summarized):
             raise UsageError("the arrays are not those of the ports")
         tables = [byte_rows(x, len(x)) for x in arrays]
         self._net.run_each(tables[: len(inputs)], tables[len(inputs) :], part.start, part.stop)
+        self._raise_failure()
 
     def run_float(self, /, *inputs: Any, **named: Any) -> Outputs:
         """The outputs of `run` as reals; `net(x)` is the same."""
@@ -266,6 +274,7 @@ class Net(Summarized):
         if not 0 <= first <= last <= len(self.model.ops):
             raise UsageError(f"ops [{first}, {last}) are not among the {len(self.model.ops)} of the model")
         self._net.run_ops(first, last)
+        self._raise_failure()
 
     def set_input(self, i: int, array: ArrayLike) -> None:
         """Writes input i of one sample, as `run` does."""
@@ -297,6 +306,11 @@ class Net(Summarized):
         write into a concatenation.
         """
         return self._net.steps()
+
+    def _raise_failure(self) -> None:
+        """Raises what a custom op in Python raised."""
+        if self._custom:
+            self._custom.raise_failure()
 
     def _tensors(self, which: list[int]) -> list[NDArray[Any]]:
         """Copies of tensors at one moment."""
@@ -330,6 +344,20 @@ class Net(Summarized):
 
 def _again(kind: type[Net], data: bytes, cpu: str | None, threads: int | None) -> Net:
     return kind(data, cpu=cpu, threads=threads)
+
+
+def _with_customs(make: Callable[[int], T]) -> tuple[T, CustomTable | None]:
+    """The result of a function of `_nmp` that takes the address of a table of custom ops, 0 for none, and the table,
+    which is made where the model has such ops."""
+    try:
+        return make(0), None
+    except _nmp.Fault as fault:
+        if fault.args[0] != Status.CUSTOM:
+            raise
+    from nmpconv.runtime.custom_table import CustomTable  # has ops of Python
+
+    table = CustomTable.of_installed()
+    return make(table.address), table
 
 
 def _level(asked: str | None) -> str | None:
@@ -380,6 +408,10 @@ def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
         return ModelError(error.message, where=where, hint=error.hint, status=error.status)
     named = 0 <= op < len(names.ops)
     place = f"op {names.ops[op][0]!r} ({names.ops[op][1]}): " if named else ""
+    if status == Status.CUSTOM:
+        hint = "pip install the package that has it"
+        message = f"{text}: {what}, of {place.removesuffix(': ')}"
+        return ModelError(message, where=where, hint=hint, status=Status.CUSTOM.in_c, node=names.ops[op][0], found=what)
     place += f"tensor {names.tensors[tensor]!r}: " if 0 <= tensor < len(names.tensors) else ""
     return ModelError(
         f"{text}: {place}{what} (found {found}, allowed {allowed}; status {status})",

@@ -34,6 +34,7 @@ ELSEWHERE = {
     r".*--workers tcp://": "needs a cluster; tests/base/test_workers.py has one",
     r"nmpconv (convert|eval) gestures": "tests/calib/test_number_tables.py has such tables",
     r"nmpconv convert model.tflite": "tests/frontend has such files",
+    r"nmpconv .*\bgate\b": "samples/gate/run.sh runs such ones, tests/ops/test_custom.py those of boards",
     r"make firmware BOARD=nucleo": "tests/device builds for all boards",
 }
 TOOLS = {

@@ -63,7 +63,8 @@ def test_params_are_the_table(name: str) -> None:
     table = TABLES[OP_TABLES[name]]
     assert [key for key, _ in params] == [f.name for f in table]
     for (key, default), f in zip(params, table, strict=True):
-        assert default in ((), None) if f.kind == "vector" else isinstance(default, int), key
+        kinds = {"vector": tuple, "string": str}
+        assert default is None or isinstance(default, kinds.get(f.kind, int)), key
 
 
 def test_preprocess_is_the_table() -> None:

@@ -87,6 +87,14 @@
 #define NMP_STATES 1
 #endif
 
+/* 1: custom ops, which the program brings: rows of nmp_options.custom, or X(row) for each one that is compiled in. */
+#ifndef NMP_CUSTOM
+#define NMP_CUSTOM 1
+#endif
+#ifndef NMP_BUILD_CUSTOM
+#define NMP_BUILD_CUSTOM(X)
+#endif
+
 /* The ops, a part of NMP_OPS (gen/nmp_params.h). */
 #ifndef NMP_BUILD_OPS
 #define NMP_BUILD_OPS NMP_OPS

@@ -38,7 +38,8 @@
   X(gather_elements, GATHER_ELEMENTS) \
   X(mul_offset, MUL_OFFSET) \
   X(sum_lookup, SUM_LOOKUP) \
-  X(conv_add, CONV_ADD)
+  X(conv_add, CONV_ADD) \
+  X(custom, CUSTOM)
 
 enum nmp_op_kind {
   NMP_OP_CONV2D = 1,
@@ -74,7 +75,8 @@ enum nmp_op_kind {
   NMP_OP_MUL_OFFSET = 31,
   NMP_OP_SUM_LOOKUP = 32,
   NMP_OP_CONV_ADD = 33,
-  NMP_OP_KINDS = 34
+  NMP_OP_CUSTOM = 34,
+  NMP_OP_KINDS = 35
 };
 
 typedef struct nmp_conv2d_params {
@@ -286,6 +288,13 @@ typedef struct nmp_conv_add_params {
   int32_t groups;
 } nmp_conv_add_params;
 
+typedef struct nmp_custom_params {
+  const char *op;
+  const int32_t *attributes;
+  uint32_t attributes_count;
+  int32_t scratch;
+} nmp_custom_params;
+
 union nmp_params {
   nmp_conv2d_params conv2d;
   nmp_fully_connected_params fully_connected;
@@ -320,6 +329,7 @@ union nmp_params {
   nmp_mul_offset_params mul_offset;
   nmp_sum_lookup_params sum_lookup;
   nmp_conv_add_params conv_add;
+  nmp_custom_params custom;
 };
 
 /* Reads the parameters of an op of some kind from its verified table in the file. */
@@ -353,6 +363,7 @@ nmp_decode_fn nmp_cum_sum_decode;
 nmp_decode_fn nmp_grid_sample_decode;
 nmp_decode_fn nmp_mul_offset_decode;
 nmp_decode_fn nmp_sum_lookup_decode;
+nmp_decode_fn nmp_custom_decode;
 
 /* Of each kind of op: tables with the same fields are read alike. */
 #define NMP_DECODE_conv2d nmp_conv2d_decode
@@ -388,5 +399,6 @@ nmp_decode_fn nmp_sum_lookup_decode;
 #define NMP_DECODE_mul_offset nmp_mul_offset_decode
 #define NMP_DECODE_sum_lookup nmp_sum_lookup_decode
 #define NMP_DECODE_conv_add nmp_conv2d_decode
+#define NMP_DECODE_custom nmp_custom_decode
 
 #endif

@@ -15,13 +15,15 @@ from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.file.reader import FileOp, FileTensor, Model
 from nmpconv.ops import layer_inputs
 from nmpconv.ops.conv2d import is_depthwise
+from nmpconv.ops.custom_op import c_source
 from nmpconv.runtime.targets import needs_portable
 
 # Folders of src/ that a bundle of models leaves out: levels that no microcontroller has, and what serves them alone.
 ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "arch/wasm", "conv/gemm", "conv/depthwise", "core/fuse")
 OPS = "ops"  # one op a file
+CUSTOM = "custom"  # an op's name, and the folder of users' files
 IMAGE = "image"  # frames of cameras, for models that take pictures
-PUBLIC = ("nmp.h", "nmp.hpp")  # headers that programs include
+PUBLIC = ("nmp.h", "nmp.hpp", "nmp_custom.h")  # headers that programs include
 FRAMES = "nmp_image.h"  # and those that programs with a camera include
 NAMES = "nmp_names.h"
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
@@ -46,12 +48,15 @@ def interpreter_files(models: Sequence[BundledModel], package: str) -> Iterator[
     public = (*PUBLIC, FRAMES) if pictures else PUBLIC
     texts = {name: (root / "include" / name).read_text(encoding="utf-8") for name in public}
     texts |= {path: (src / path).read_text(encoding="utf-8") for path in chosen}
+    rows = custom_rows(models)
+    texts |= {f"{CUSTOM}/{row}.c": text for row, text in rows.items()}
     if models:
         texts["base/build.h"] = _choices(models) + texts["base/build.h"]
     names = _names(texts.values(), models, package) if models else None
     for path, text in texts.items():
         before = f'#include "{_relative(NAMES, path)}"\n' if names and (path.endswith(".c") or path == "nmp.h") else ""
-        yield path, SPDX + before + _with_relative_includes(text, path, texts)
+        notice = "" if path.startswith(f"{CUSTOM}/") else SPDX  # whose licence that is, its author says
+        yield path, notice + before + _with_relative_includes(text, path, texts)
     if names:
         yield NAMES, SPDX + names
 
@@ -59,6 +64,12 @@ def interpreter_files(models: Sequence[BundledModel], package: str) -> Iterator[
 def kinds(models: Sequence[BundledModel]) -> list[str]:
     """Ops of the models, sorted."""
     return sorted({op.kind for one in models for op in one.model.ops})
+
+
+def custom_rows(models: Sequence[BundledModel]) -> dict[str, str]:
+    """C files of the models' custom ops by the names of their rows. Raises InputError for one that has none."""
+    names = {op.params["op"]: None for one in models for op in one.model.ops if op.kind == CUSTOM}
+    return dict(c_source(name) for name in sorted(names))
 
 
 def identity(models: Sequence[BundledModel], package: str) -> int:
@@ -85,7 +96,7 @@ def _names(texts: Iterable[str], models: Sequence[BundledModel], package: str) -
     """
     text = "\n".join(texts)
     types = {name for found in TYPE.findall(text) for name in found if name}
-    renamed = sorted(set(IDENTIFIER.findall(text)) - types)
+    renamed = sorted((set(IDENTIFIER.findall(text)) | set(custom_rows(models))) - types)
     return filled(
         NAMES,
         PACKAGE=package,
@@ -113,10 +124,12 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_HARD": int(any(needs_portable(one.data, "cortex-m55") for one in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
+        "NMP_CUSTOM": int(any(op.kind == CUSTOM for op, _ in ops)),
+        "NMP_BUILD_CUSTOM(X)": " ".join(f"X({row})" for row in custom_rows(models)),
         "NMP_STATES": int(any(port.state is not None for model in each for port in model.inputs)),
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in kinds(models)),
     }
-    lines = "".join(f"#define {name} {value}\n" for name, value in choices.items())
+    lines = "".join(f"#define {name} {value}\n" for name, value in choices.items() if value != "")
     said = "one model" if len(models) == 1 else f"{len(models)} models"
     return f"/* Written by nmpconv bundle for {said}; the defaults are below. */\n{lines}\n"
 

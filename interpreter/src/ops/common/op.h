@@ -8,23 +8,9 @@
 #include "gen/nmp_params.h" /* generated: struct nmp_conv2d_params, ..., union nmp_params, enum nmp_op_kind */
 #include "kernels/kernels.h"
 #include "nmp.h"
+#include "nmp_custom.h"
 
 #define NMP_OP_INPUTS_MAX 4 /* of ops with a fixed number; concat reads them through nmp_op.input_at */
-
-typedef struct nmp_tensor {
-  void *data; /* constants are never written */
-  int32_t shape[NMP_RANK_MAX];
-  uint8_t rank;
-  uint8_t bits; /* 8, 16, 32 */
-  uint8_t is_const;
-  int8_t exponent;         /* exponents[0] */
-  const int8_t *exponents; /* one, or one per index of axis */
-  uint32_t exponent_count;
-  int8_t axis; /* -1: one exponent */
-  int32_t lo, hi;
-  uint32_t size;   /* elements */
-  uint32_t offset; /* activations: place in the arena */
-} nmp_tensor;
 
 typedef struct nmp_op nmp_op;
 typedef struct nmp_op_type nmp_op_type;
@@ -85,5 +71,9 @@ struct nmp_op_type {
   int (*overlap)(const nmp_op *op);
   uint64_t (*work)(const nmp_op *op); /* bound of the steps of a run; NULL: the elements of inputs and output */
 };
+
+/* custom.c: in place of a program's table. What a model says of its custom ops is checked, but they are not looked for
+ * and cannot be run. */
+extern const nmp_custom_op nmp_custom_any[1];
 
 #endif
