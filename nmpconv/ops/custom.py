@@ -14,8 +14,8 @@ from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.case import Operand, single
 from nmpconv.ops.constant import exponent_for
 from nmpconv.ops.custom_op import INPUTS_MAX, CustomOp, custom_ops
-from nmpconv.ops.op import Case, Op, QArray
-from nmpconv.ops.traits import Rule
+from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.traits import Limit, Rule
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -46,7 +46,8 @@ class Custom(Op):
         if not 1 <= len(node.inputs) <= INPUTS_MAX:
             raise Unsupported(f"it has {len(node.inputs)} inputs", hint=f"1 to {INPUTS_MAX}")
         attributes = tuple(int(number) for number in op.attributes(node.attributes))
-        turned = op.channels_last and len(to[node.inputs[0]].shape) in (3, 4)
+        anywhere = op.elementwise and len(node.inputs) == 1  # then no transpose is left around it
+        turned = (op.channels_last or anywhere) and len(to[node.inputs[0]].shape) in (3, 4)
         inputs = [
             to.nhwc(x) if turned and not to.is_const(x) and len(to[x].shape) in (3, 4) else to.value(x)
             for x in node.inputs
@@ -76,6 +77,11 @@ class Custom(Op):
         except Exception as error:  # as above
             wrong = f"{params.op} does not take this: {type(error).__name__}: {error}"
         yield wrong, not wrong
+
+    def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
+        x, y = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
+        least, most = _op(node.params.op).shift
+        yield Limit(y.exponent - x.exponent, least, most, below=node.outputs, above=node.inputs[:1])
 
     def missing(self, params: CustomParams) -> str:
         return "" if params.op in custom_ops() else params.op

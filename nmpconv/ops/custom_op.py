@@ -45,6 +45,7 @@ class CustomOp:
     keeps_batch:   samples that lie one after the other along axis 0 stay apart.
     channels_last: inputs of 3 and 4 dimensions and the output are [N,H,W,C], as in the file, H = 1 for 3; else they
                    have the layout of the ONNX model, with a transpose before and after the op where that differs.
+    shift:         least and largest exponent of the output less that of the first input; the converter keeps to it.
     source:        path of the C file that defines the row.
     row:           name of the `const nmp_custom_op` in it.
     shared_object: path of a shared library with this row, which this machine runs in place of `reference`.
@@ -57,6 +58,7 @@ class CustomOp:
     elementwise: ClassVar[bool] = False
     keeps_batch: ClassVar[bool] = False
     channels_last: ClassVar[bool] = False
+    shift: ClassVar[tuple[int, int]] = (-15, 30)
     source: ClassVar[Path | None] = None
     row: ClassVar[str] = ""
     shared_object: ClassVar[Path | None] = None

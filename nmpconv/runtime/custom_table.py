@@ -119,6 +119,7 @@ class CustomTable:
         inputs, output, attributes = _read(call)
         try:
             fits = tuple(op.infer(attributes, inputs)) == output.shape and not op.check(attributes, inputs, output)
+            fits &= op.shift[0] <= call.output[0].exponent - call.inputs[0].exponent <= op.shift[1]
             return int(fits and op.scratch(attributes, inputs, output) <= call.scratch_bytes)
         except Exception:  # a file may hold anything
             return 0

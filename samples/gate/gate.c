@@ -2,7 +2,7 @@
 #include "nmp_custom.h"
 
 static int64_t round_shift(int64_t a, int shift) {
-  return shift > 0 ? (a + ((int64_t)1 << (shift - 1))) >> shift : a;
+  return shift > 0 ? (a + ((int64_t)1 << (shift - 1))) >> shift : a * ((int64_t)1 << -shift);
 }
 
 /* floor(a / b + 1/2), b > 0. */
@@ -24,8 +24,8 @@ static void store(const nmp_tensor *t, size_t i, int64_t value) {
   }
 }
 
-static int in_range(int shift) {
-  return shift >= 0 && shift <= 30;
+static int within(int value, int least, int most) {
+  return value >= least && value <= most;
 }
 
 static int check(const nmp_custom_call *call) {
@@ -38,8 +38,8 @@ static int check(const nmp_custom_call *call) {
       return 0;
     }
   }
-  return (int64_t)x->shape[1] * x->shape[2] <= 65536 && call->attributes[0] >= -32767 && call->attributes[0] <= 32767 &&
-         in_range(-1 - x->exponent) && in_range(y->exponent - x->exponent + 15) &&
+  return (int64_t)x->shape[1] * x->shape[2] <= 65536 && within(call->attributes[0], -32767, 32767) &&
+         within(x->exponent, -31, 14) && within(y->exponent - x->exponent, -15, 15) &&
          call->scratch_bytes / 4 >= (uint32_t)x->shape[3];
 }
 

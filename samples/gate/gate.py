@@ -24,6 +24,7 @@ class Gate(CustomOp):
     keeps_batch = True
     source = Path(__file__).with_name("gate.c")
     row = "gate_op"
+    shift = (-15, 15)
 
     def attributes(self, given: Mapping[str, Any]) -> Sequence[int]:
         return (round(float(given.get("slope", 1.0)) * ONE),)
@@ -35,13 +36,12 @@ class Gate(CustomOp):
 
     def check(self, attributes: tuple[int, ...], inputs: Sequence[Value], output: Value) -> str:
         """The rules of `check` in gate.c."""
-        x, y = inputs[0].quant, output.quant
-        assert x is not None and y is not None
+        x = inputs[0].quant
+        assert x is not None
         _, height, width, _ = inputs[0].shape
         if height * width > PIXELS_MAX or abs(attributes[0]) > 32767:
             return "more than 65536 pixels, or a slope of more than 127"
-        shifts = (-1 - x.exponent, y.exponent - x.exponent + 15)
-        return "" if all(0 <= shift <= 30 for shift in shifts) else f"shifts of {shifts}"
+        return "" if -31 <= x.exponent <= 14 else f"the exponent {x.exponent}"
 
     def scratch(self, attributes: tuple[int, ...], inputs: Sequence[Value], output: Value) -> int:
         """A sum of 32 bits for each channel."""
@@ -75,7 +75,7 @@ class Gate(CustomOp):
         random = np.random.default_rng(0)
         for bits in (8, 16):
             for slope in (-32767, -ONE, 0, 77, ONE, 32767):
-                for exponents in ((-bits, 1 - bits), (-31, -40), (-1, 14), (-5, -5)):
+                for exponents in ((-bits, 1 - bits), (-31, -40), (-1, 14), (14, -1), (-5, -5)):
                     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
                     for fill in ("random", "low", "high"):
                         q = {

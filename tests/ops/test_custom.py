@@ -32,6 +32,7 @@ from nmpconv.runtime import interpreter
 TWICE = '''
 """y = 2 x + w, on the grid of x."""
 import numpy as np
+from nmpconv.base.fixed_point import rsh
 from nmpconv.ops.custom_op import CustomOp
 
 class Twice(CustomOp):
@@ -49,6 +50,16 @@ class Twice(CustomOp):
         x, w = (i.q * 2.0**i.quant.exponent for i in inputs)
         y = np.floor((2 * x + w) * 2.0**-output.quant.exponent + 0.5)
         return np.clip(y, output.quant.lo, output.quant.hi).astype(np.int64)
+
+class Same(Twice):
+    name = "tests.twice::Same"
+
+    def export(self, attributes, inputs, output, to):
+        to.node("Identity", inputs, output)
+
+    def reference(self, attributes, inputs, output):
+        y = rsh(inputs[0].q, output.quant.exponent - inputs[0].quant.exponent)
+        return np.clip(y, output.quant.lo, output.quant.hi)
 
 class Broken(Twice):
     name = "tests.twice::Broken"
@@ -111,7 +122,7 @@ def samples(path: Path) -> Path:
 
 
 def test_from_an_entry_point_to_integers(installed, tmp_path: Path) -> None:
-    """A constant input, and a transpose around an op in the model's layout that goes away, as it is elementwise."""
+    """With a constant input, in the layout of the model."""
     installed("twice = twice_of_a_test:Twice")
     converted = nmpconv.convert(model_of("Twice", tmp_path / "m.onnx"), samples(tmp_path / "x.npy"), bits=8)
     model = reader.read(converted.data)
@@ -282,3 +293,16 @@ def test_the_table_is_kept() -> None:
     for other in (net.copy(), pickle.loads(pickle.dumps(net))):
         np.testing.assert_array_equal(other.run(*GATES[1].feeds)[0], wanted)
     assert TABLE.address
+
+
+def test_no_transpose_is_left_around_one_operand(installed, tmp_path: Path) -> None:
+    """Of an op that is elementwise."""
+    installed("same = twice_of_a_test:Same")
+    path = model_of("Same", tmp_path / "m.onnx")
+    model = onnx.load(path)
+    del model.graph.node[1].input[1], model.graph.initializer[1]
+    onnx.save(model, path)
+    converted = nmpconv.convert(path, samples(tmp_path / "x.npy"), bits=8)
+    kinds = [op.kind for op in reader.read(converted.data).ops]
+    assert kinds.index("custom") == kinds.index("conv2d") + 1
+    assert kinds[kinds.index("custom") + 1] == "requantize"

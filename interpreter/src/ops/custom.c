@@ -57,7 +57,7 @@ static nmp_rule custom_check(const nmp_op *op) {
   NMP_REQUIRE(scratch >= 0 && scratch <= NMP_CUSTOM_SCRATCH_MAX, "scratch", scratch, NMP_CUSTOM_SCRATCH_MAX);
   if (row) {
     const nmp_custom_call call = call_of(op);
-    NMP_REQUIRE(row->check(&call), "what a custom op is given", 0, 0);
+    NMP_REQUIRE(row->check(&call), "shapes, widths, exponents or attributes of a custom op", 0, 0);
   }
   return NMP_FINE;
 }
