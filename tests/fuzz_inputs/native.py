@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from c_core import C99, PORTABLE, SANITIZE, compiled, library
-from op_cases import CASES
+from op_cases import BY_OP, CASES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "hostile"))
 import test_op_refusals
@@ -85,7 +85,8 @@ def compiler() -> str:
 
 def build(root: Path, folder: Path, flags: Sequence[str] = FUZZER, compiled_by: str = "") -> None:
     """The programs fuzz_TARGET. They have portable kernels: other tests compare those of other levels with these."""
-    used, every = compiled_by or compiler(), (*C99, "-w", PORTABLE, *SANITIZE, *flags)
+    gate = "-DNMP_BUILD_CUSTOM(X)=X(gate_op)"  # a custom op, of samples/gate
+    used, every = compiled_by or compiler(), (*C99, "-w", PORTABLE, gate, *SANITIZE, *flags)
     objects, firmware = folder / "objects", root / "interpreter" / "firmware"
     shutil.rmtree(objects, ignore_errors=True)
     objects.mkdir(parents=True)
@@ -93,6 +94,7 @@ def build(root: Path, folder: Path, flags: Sequence[str] = FUZZER, compiled_by: 
     core = library(root, objects, used, every)
     for name, target in TARGETS.items():
         own = [root / "interpreter" / "tests" / f"fuzz_{name}.c", *(firmware / part for part in target.own)]
+        own.append(root / "samples" / "gate" / "gate.c")
         core.program(folder / f"fuzz_{name}", "-DNMP_LIBFUZZER", f"-I{firmware}", *own, "-lm")
 
 
@@ -105,7 +107,12 @@ def models(folder: Path) -> list[Path]:
         if len(data) <= small.BYTES:
             written.append(folder / f"{i:04}.nmp")
             written[-1].write_bytes(data)
-    more = {"long": to_bytes(small.long(40), {}), **{f"guard{i:02}": data for i, (_, data, *_) in enumerate(guards())}}
+    custom = min((to_bytes(plan_memory.run(case.graph), {}) for case in BY_OP["custom"]), key=len)
+    more = {
+        "custom": custom,
+        "long": to_bytes(small.long(40), {}),
+        **{f"guard{i:02}": data for i, (_, data, *_) in enumerate(guards())},
+    }
     for name, data in more.items():
         written.append(folder / f"{name}.nmp")
         written[-1].write_bytes(data)
