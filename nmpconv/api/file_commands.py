@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from nmpconv.api.file_argument import NmpFile, contents_of, data_of, net_of, sources
 from nmpconv.api.keyword_checks import check, forgiving
@@ -14,17 +14,18 @@ from nmpconv.base.files import write_folder
 from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.conversion.option_types import Target
 from nmpconv.data.samples import Data
-from nmpconv.device.connect import opened
-from nmpconv.device.link import REOPEN_SECONDS
+from nmpconv.device import REOPEN_SECONDS
 from nmpconv.errors import UsageError
 from nmpconv.exporters.layouts import USUAL, Layout
 from nmpconv.file import reader
 from nmpconv.file.memory_map import Memory, memory
-from nmpconv.runtime import benchmark, on_device, targets
+from nmpconv.runtime import benchmark, targets
 from nmpconv.runtime.benchmark import Timing
 from nmpconv.runtime.feed import given
 from nmpconv.runtime.interpreter import Net, load
-from nmpconv.runtime.on_device import Measured
+
+if TYPE_CHECKING:
+    from nmpconv.runtime.on_device import Measured
 
 RUNS_ON_DEVICE = 3  # simulated boards count the same every time
 
@@ -124,6 +125,9 @@ def bench(
         return benchmark.measure(net, runs=runs, warmup=warmup, sequences=calls, progress=progress)
     if isinstance(model, Net):
         raise UsageError("a loaded net; a device is sent a file: a path, bytes or what convert returned", where="model")
+    from nmpconv.device.connect import opened  # not loaded for this machine
+    from nmpconv.runtime import on_device
+
     content = data_of(model)
     net = load(content, cpu=cpu)
     calls = on_device.sequences(net) if data is None else given(net, sources(data))

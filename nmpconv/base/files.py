@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import shutil
 import stat
 import sys
-import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
@@ -154,6 +151,8 @@ def write_file(path: Path, data: bytes) -> None:
     A link is followed: the file that it leads to is replaced. What an earlier call for this path left behind when it
     was killed is removed. Raises OutputError, leaving nothing behind and an older file as it was.
     """
+    import tempfile
+
     temporary = None
     try:
         path = Path(os.path.realpath(path))
@@ -184,6 +183,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     What an earlier call for this folder left behind when it was killed is removed. Raises OutputError, leaving nothing
     behind.
     """
+    import tempfile
+
     temporary = handle = None
     try:
         if folder.exists() and any(folder.iterdir()):
@@ -215,7 +216,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Arrays by name as the bytes of an .npz file; the same arrays give the same bytes."""
-    from numpy.lib import format  # not loaded for --help
+    import zipfile
+
+    from numpy.lib import format
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -228,6 +231,8 @@ def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def _prefix(path: Path) -> str:
     """Prefix of the temporary files and folders for a path; short, whatever its name is."""
+    import hashlib
+
     return f".nmpconv-{hashlib.sha256(path.name.encode(errors='surrogateescape')).hexdigest()[:16]}-"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
@@ -70,6 +69,8 @@ def each_db(signals: NDArray[np.float64], noises: NDArray[np.float64]) -> list[f
 def mean_db(ratios: Iterable[float]) -> float:
     """The mean of those with an error: an exact one says nothing of the others. inf where all are exact, of at least
     one; -inf where one is -inf."""
+    from statistics import fmean
+
     found = list(ratios)
     return fmean([ratio for ratio in found if ratio != math.inf] or found)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -137,4 +136,6 @@ def _row(tag: str, cells: Iterable[tuple[str, str]]) -> str:
 
 
 def _text(text: str) -> str:
+    from html import escape
+
     return escape(clean(text))

@@ -12,8 +12,6 @@ import onnx
 # Without it onnxruntime reports its uses to its makers, and keeps an id of the machine in HOME.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-import onnxruntime as ort
-
 from nmpconv.base.thread_pool import cpu_count
 from nmpconv.calib.original_model import axes_from_the_front, cut
 from nmpconv.errors import InputError
@@ -55,6 +53,8 @@ class Engine:
         optimize: bool = True,
         threads: int | None = None,
     ) -> None:
+        import onnxruntime as ort  # not loaded where only a file is evaluated
+
         self.fetch = tuple(fetch)
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads or cpu_count()

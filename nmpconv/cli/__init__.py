@@ -41,7 +41,7 @@ COMMANDS = {
     "device": "List devices, or show one.",
 }
 MODULES = {"report": "html_report", "page": "web_page"}  # those that are not called like their command
-WITHOUT_PRODUCTS = ("inspect", "ops")  # commands that multiply no matrices: threads of BLAS take as long as numpy
+WITH_PRODUCTS = ("convert", "bisect", "build")  # of matrices: elsewhere BLAS is told to start no threads
 WITHOUT_ARGUMENTS = ("build", "ops", "device")  # commands that mean something alone
 
 
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     completes = any(name.endswith("_COMPLETE") and name.startswith("_NMPCONV") for name in os.environ)
     app = app_with(COMMANDS if completes else [word for word in words if not word.startswith("-")][:1])
     app.rich_markup_mode = "rich" if drawn else None
-    if words[:1] and words[0] in WITHOUT_PRODUCTS and "numpy" not in sys.modules:
+    if words[:1] and words[0] not in WITH_PRODUCTS and "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     json = "--json" in words
     reset()

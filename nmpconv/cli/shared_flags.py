@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -136,6 +135,8 @@ def samples(values: Sequence[str]) -> Iterator[list[str]]:
     if not streams:
         yield list(values)
         return
+    import tempfile
+
     data = content(given(STREAM))
     wave = data[:4] == b"RIFF" and data[8:12] == b"WAVE"
     suffix = ".wav" if wave else next((suffix for start, suffix in STARTS.items() if data.startswith(start)), ".png")

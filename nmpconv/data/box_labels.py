@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from nmpconv.base.files import read_lines, read_text
 from nmpconv.data.images import placed, upright_size
@@ -119,6 +118,8 @@ def _table(rows: list[list[float]]) -> np.ndarray:
 
 
 def _size(image: str) -> Size:
+    from PIL import Image
+
     try:
         with Image.open(image) as opened:
             return upright_size(opened)

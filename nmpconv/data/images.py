@@ -9,31 +9,40 @@ already is taken as it is.
 from __future__ import annotations
 
 import io
+import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 from nmpconv.base.files import read_file
 from nmpconv.errors import InputError, UsageError, refusal
 from nmpconv.ir import Preprocess
 
+if TYPE_CHECKING:
+    from PIL import Image  # loaded where there is an image to read: arrays need none of it
+
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 CHANNELS = (1, 3)
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # what is inside of a file, whatever its name says
 ORIENTATION = 0x0112  # the tag of EXIF
-_T = Image.Transpose
 TURNS = {
-    **{2: _T.FLIP_LEFT_RIGHT, 3: _T.ROTATE_180, 4: _T.FLIP_TOP_BOTTOM},
-    **{5: _T.TRANSPOSE, 6: _T.ROTATE_270, 7: _T.TRANSVERSE, 8: _T.ROTATE_90},
-}  # that make a picture upright, by its orientation
+    **{2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM"},
+    **{5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"},
+}  # PIL.Image.Transpose that makes a picture upright, by its orientation
 SIDEWAYS = 5  # orientations from here on swap width and height
 ALPHA = ("RGBA", "LA", "PA", "RGBa", "La")  # modes with transparency
 PIXELS_MAX = 2**26  # of an image, decoded or resized
+
+
+def is_picture(value: Any) -> TypeGuard[Image.Image]:
+    """Checks for an image of Pillow, without loading Pillow: nothing is one before somebody has."""
+    kind = getattr(sys.modules.get("PIL.Image"), "Image", None)  # a thread may be half through the import
+    return kind is not None and isinstance(value, kind)
 
 
 def guess_layout(shape: tuple[int, ...]) -> str | None:
@@ -94,11 +103,13 @@ def load(
     max_pixels: how many it may have, PIXELS_MAX by default. where: names it in messages; default: the file's path.
     InputError for what is no such image.
     """
+    from PIL import UnidentifiedImageError
+
     most, where = max_pixels or PIXELS_MAX, where or str(source)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a decoder, about what it can read all the same
-            with nullcontext(source) if isinstance(source, Image.Image) else _open(source) as image:
+            with _open(source) if isinstance(source, Path | bytes) else nullcontext(source) as image:
                 _check_pixels(image.width, image.height, most, where)
                 image.load()
                 decoded = _decode(upright(image), "L" if size[2] == 1 else "RGB")
@@ -114,6 +125,8 @@ def load(
 
 def _open(source: Path | bytes) -> Image.Image:
     """From memory: a decoder that asks for as many bytes as a chunk claims gets those that are there."""
+    from PIL import Image
+
     return Image.open(io.BytesIO(source if isinstance(source, bytes) else read_file(source)), formats=FORMATS)
 
 
@@ -125,8 +138,10 @@ def orientation(image: Image.Image) -> int:
 
 def upright(image: Image.Image) -> Image.Image:
     """The picture as people look at it."""
+    from PIL import Image
+
     turn = TURNS.get(orientation(image))
-    return image if turn is None else image.transpose(turn)
+    return image if turn is None else image.transpose(Image.Transpose[turn])
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
@@ -140,7 +155,7 @@ def remarks(pictures: Sequence[Path | bytes | Image.Image]) -> tuple[str, ...]:
     turned = transparent = 0
     for one in pictures:
         try:
-            with nullcontext(one) if isinstance(one, Image.Image) else _open(one) as image:
+            with _open(one) if isinstance(one, Path | bytes) else nullcontext(one) as image:
                 turned += orientation(image) > 1
                 transparent += image.mode in ALPHA or "transparency" in image.info
         except Exception:  # whatever is wrong with it is told where it is decoded
@@ -165,12 +180,19 @@ def _check_pixels(width: int, height: int, most: int, where: str) -> None:
         )
 
 
+def picture(pixels: np.ndarray) -> Image.Image:
+    """uint8 [H,W] or [H,W,3] as an image of Pillow."""
+    from PIL import Image
+
+    return Image.fromarray(pixels)
+
+
 def _decode(image: Image.Image, mode: str) -> Image.Image:
     if image.mode.startswith("I"):
         levels = np.asarray(image).astype(np.int32)
         if levels.min() < 0 or levels.max() > 65535:
             raise ValueError(f"levels {levels.min()} to {levels.max()}; 0 to 65535 are allowed")
-        image = Image.fromarray(((levels + 128) // 257).astype(np.uint8))
+        image = picture(((levels + 128) // 257).astype(np.uint8))
     elif image.mode == "F":
         raise ValueError("float pixels; 8- and 16-bit integers are allowed")
     elif image.mode in ("RGBa", "La"):
@@ -192,6 +214,8 @@ def fit(
     shorter:   aspect kept, just covering size / crop, then the centre.
     letterbox: aspect kept, just inside the size, at the top left; the rest is ``preprocess.pad``.
     """
+    from PIL import Image
+
     height, width, channels = size
     if image.size != (width, height):
         if preprocess.resize == "none":
@@ -235,7 +259,9 @@ def placed(image: tuple[int, int], size: tuple[int, int], preprocess: Preprocess
 
 
 def _resize(image: Image.Image, width: int, height: int) -> Image.Image:
-    return image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BILINEAR)
+    from PIL.Image import Resampling
+
+    return image if image.size == (width, height) else image.resize((width, height), Resampling.BILINEAR)
 
 
 def normalize(pixels: np.ndarray, preprocess: Preprocess) -> np.ndarray:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from nmpconv.data.columns import LABELS
+from nmpconv.data.images import is_picture
 from nmpconv.data.sources import Item, Items, Source, is_one
 from nmpconv.errors import InputError
 
@@ -90,9 +90,9 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
     """Cases 1 and 2: one, or those of a batch."""
     if isinstance(value, str | PathLike):
         yield Path(value)
-    elif isinstance(value, Image.Image):
+    elif is_picture(value):
         yield value
-    elif isinstance(value, Sequence) and value and isinstance(value[0], Image.Image | str | PathLike):
+    elif isinstance(value, Sequence) and value and (is_picture(value[0]) or isinstance(value[0], str | PathLike)):
         for one in value:
             yield from _samples(one, shape, where)
     else:

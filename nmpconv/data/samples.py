@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from nmpconv.data import images
 from nmpconv.data.audio import Ears, deaf
@@ -85,7 +84,7 @@ class Samples:
                 f"an array of {pixels.dtype} {list(pixels.shape)} among images; uint8 [H,W,{size[2]}] is allowed",
                 where=self.source.where(index),
             )
-        drawn = Image.fromarray(pixels[..., 0] if size[2] == 1 else pixels)
+        drawn = images.picture(pixels[..., 0] if size[2] == 1 else pixels)
         return images.fit(drawn, size, self.preprocess, where=self.source.where(index))
 
     def subset(self, indices: Sequence[int]) -> Samples:

@@ -8,10 +8,9 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-from PIL import Image
 
 from nmpconv.base.files import place, read_lines
 from nmpconv.data import archives, containers, lists, tables
@@ -19,13 +18,16 @@ from nmpconv.data.archives import Member
 from nmpconv.data.audio import SUFFIX as SOUND
 from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.columns import LISTED, class_number
-from nmpconv.data.images import CHANNELS, SUFFIXES
+from nmpconv.data.images import CHANNELS, SUFFIXES, is_picture
 from nmpconv.data.tables import Cut, Tables
 from nmpconv.errors import InputError
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 HEADER_MAX = 1 << 16  # bytes of an array's header
 LABELS = "labels.csv"  # in a folder: the labels of its samples
-Item = Path | Member | Image.Image | np.ndarray
+Item: TypeAlias = "Path | Member | Image.Image | np.ndarray"
 
 
 class Source(Protocol):
@@ -95,7 +97,7 @@ class Items:
             return sample.read() if sample.suffix in SUFFIXES else None
         if isinstance(sample, Path):
             return None if sample.suffix.lower() in (".npy", SOUND) else sample
-        return sample if isinstance(sample, Image.Image) else None
+        return sample if is_picture(sample) else None
 
     def array(self, i: int) -> np.ndarray:
         sample = self._samples[i]

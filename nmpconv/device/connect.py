@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nmpconv.base.progress import Progress
-from nmpconv.device import simulator
+from nmpconv.device import REOPEN_SECONDS, simulator
 from nmpconv.device.client import Device
-from nmpconv.device.link import REOPEN_SECONDS
 from nmpconv.device.serial_ports import serial_ports
 from nmpconv.device.transport import Serial, Tcp, Transport
 from nmpconv.errors import DeviceError, UsageError

@@ -22,7 +22,6 @@ WAIT_FIRST, WAIT_MIN, WAIT_MAX = 0.25, 0.02, 2.0  # until a request is sent agai
 # within QUIET_SECONDS that silence means silence.
 GROWTH, GROWN_MAX = 1.5, 0.4
 WINDOW = 8  # requests on their way at once
-REOPEN_SECONDS = 10.0  # that a line which is gone is waited for
 REOPEN_PAUSE = 0.1  # between tries
 
 Request = tuple[Type, bytes]

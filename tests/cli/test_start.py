@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import cli_files
+import nets
+import numpy as np
 import onnx
 import pytest
 from PIL import Image
@@ -23,6 +26,7 @@ from nmpconv.file.writer import to_bytes
 CLI = Path(sys.modules["nmpconv.cli"].__file__ or "").parent
 LISTED = "import sys; from nmpconv.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
 ENGINES = {"onnx", "onnxruntime", "jinja2", "threadpoolctl", "flatbuffers", "serial", "torch", "tarfile", "h5py"}
+RARE = {"tempfile", "statistics", "html", "hashlib"}  # of the standard library, needed for a file that is written, say
 
 
 def modules(folder: Path, *arguments: str) -> set[str]:
@@ -86,12 +90,39 @@ def test_a_command_loads_what_it_does(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     for arguments, size in ((("inspect", "m.nmp"), 40), (("run", "m.nmp", "a.png"), 60)):
         found = modules(tmp_path, *arguments)
-        assert not found & {*ENGINES, "rich", "pydantic"}
+        assert not found & {*ENGINES, *RARE, "rich", "pydantic"}
         own = ours(found)
         options = ("nmpconv.conversion.option", "nmpconv.conversion.keywords")
         allowed = {name for name in own if name.startswith(options)} | {"nmpconv.conversion"}
         assert not {name for name in own - allowed if name.split(".")[1:2] in (["conversion"], ["ops"], ["calib"])}
         assert len(own) <= size, sorted(own)
+
+
+def test_arrays_load_no_pillow(tmp_path: Path) -> None:
+    """Nor does a bench here load what talks to devices, nor an evaluation without a reference an engine for floats."""
+    net = nets.Net(6, nets.grid(8, -2))
+    net.dense(net.input("x", 1, 24, quant=nets.grid(8, -3)), "y", 4)
+    graph = replace(nets.placed(net.graph("y"), x=0, y=32), source_shapes={"x": (1, 8, 3), "y": (1, 4)})
+    (tmp_path / "m.nmp").write_bytes(to_bytes(graph, {}, []))
+    np.save(tmp_path / "a.npy", np.zeros((1, 8, 3), np.float32))
+    (tmp_path / "a.csv").write_text("\n".join(["0,1,2"] * 8) + "\n")
+    for arguments in (("run", "m.nmp", "a.npy"), ("run", "m.nmp", "a.csv"), ("bench", "m.nmp", "--runs", "1")):
+        found = modules(tmp_path, *arguments)
+        assert not found & {*ENGINES, "PIL", "rich", "pydantic"}
+        assert not {name for name in ours(found) if name.startswith("nmpconv.device.")}, arguments
+    found = modules(tmp_path, "eval", "m.nmp", "--data", "a.npy")
+    assert not found & {"PIL", "onnxruntime", "onnx.reference", "rich", "pydantic", "torch"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux does")
+@pytest.mark.parametrize("command", ["run", "inspect", "eval", "convert"])
+def test_only_commands_that_multiply_start_threads_of_blas(tmp_path: Path, command: str) -> None:
+    listed = "import os, sys; from nmpconv.cli import main; main(sys.argv[1:]); print(os.environ.get(BLAS))"
+    plain = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    code = listed.replace("BLAS", "'OPENBLAS_NUM_THREADS'")
+    words = [sys.executable, "-c", code, command, "no.nmp"]
+    ran = subprocess.run(words, cwd=tmp_path, env=plain, capture_output=True, text=True, check=False)
+    assert ran.stdout.split()[-1] == ("None" if command == "convert" else "1")
 
 
 def test_the_list_of_commands_says_what_they_say_themselves() -> None:
