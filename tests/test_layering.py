@@ -77,6 +77,7 @@ PARTS: dict[str, set[str]] = {
         "conversion",
         "data",
         "errors",
+        "evaluation",
         "file",
         "frontend",
         "ir",

@@ -108,7 +108,7 @@ def convert(keywords: Keywords) -> Converted:
         converted = Converted(result.data, result.report, result.graph, result.stats, sketch)
         if report is not None:
             command = forms.command(path.name, found, keywords)
-            text = of_conversion(converted, f"{path.stem}.nmp", path, found, command, progress)
+            text = of_conversion(converted, f"{path.stem}.nmp", path, found, command, options.decoder, progress)
             write_file(report, text.encode())
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")
     for note in result.report.notes:

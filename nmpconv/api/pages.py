@@ -54,6 +54,7 @@ def html_report(
     example_inputs: Any = None,
     limit: int = SAMPLES,
     time: bool = False,
+    decoder: Decoder | None = None,
     progress: Progress | bool = silent,
 ) -> ReportPage:
     """The report of a .nmp file, or of two and what differs between them, as one HTML file that needs no network.
@@ -61,17 +62,18 @@ def html_report(
     files: paths, bytes, or what `nmpconv.convert` returned, whose report and histograms are then in it. data, as for
     `nmpconv.convert`: ``limit`` samples are run, for histograms and for the worst of them; not an iterator where there
     are two files. reference: the model that they are compared with, and example_inputs for a torch module, as for
-    `nmpconv.convert`. time: measure the ops on this machine; only then do two reports of the same arguments differ. The
+    `nmpconv.convert`. time: measure the ops on this machine; only then do two reports of the same arguments differ.
+    decoder: how boxes, drawn over the worst samples, are read from a detector's outputs, as of `nmpconv.evaluate`. The
     page is a str, whose ``verdicts`` are those on the files.
     Raises ModelError, InputError, UsageError.
     """
-    check(html_report, {"limit": limit, "time": time, "progress": progress})
+    check(html_report, {"limit": limit, "time": time, "decoder": decoder, "progress": progress})
     progress = reporter(progress)
     given = files if isinstance(files, list | tuple) else [files]
     subjects, found = [], None if data is None else sources(data)
     with nullcontext() if reference is None else on_disk(reference, example_inputs, found) as path:
         for number, file in enumerate(given):
-            subjects.append(_subject(file, number, found, path, limit, time, progress))
+            subjects.append(_subject(file, number, found, path, limit, time, decoder, progress))
     return ReportPage.of(subjects)
 
 
@@ -104,13 +106,14 @@ def _subject(
     reference: Path | None,
     limit: int,
     time: bool,
+    decoder: Decoder | None,
     progress: Progress,
 ) -> Subject:
     content, model = contents_of(file)
     net = load(content) if data is not None or time else None
     judged = Judged()
     if net is not None and data is not None:
-        judged = judge(net, data, reference, limit, progress)
+        judged = judge(net, data, reference, limit, progress, decoder)
     times = measure(net, runs=None, warmup=3, progress=progress).ops if net is not None and time else ()
     converted = None if isinstance(file, str | Path | bytes) else file
     bars = {**judged.bars, **observed(converted)}
@@ -137,14 +140,20 @@ def observed(converted: Any) -> dict[str, Bars]:
 
 
 def of_conversion(
-    converted: Converted, name: str, model: Path, data: Mapping[str, Data], command: str, progress: Progress
+    converted: Converted,
+    name: str,
+    model: Path,
+    data: Mapping[str, Data],
+    command: str,
+    decoder: Decoder | None,
+    progress: Progress,
 ) -> str:
     """The report of a conversion. model: that was converted, which the samples are compared with; iterators are used up
     and give no samples, and a step takes none of them."""
     judged = Judged()
     net = converted.load()
     if data and not net.has_states and not any(isinstance(one, Iterator) for one in data.values()):
-        judged = judge(net, data, model, SAMPLES, progress)
+        judged = judge(net, data, model, SAMPLES, progress, decoder)
     subject = of_file(
         name,
         *contents_of(converted),

@@ -34,6 +34,7 @@ def command(
     time: Annotated[
         bool, typer.Option("--time", help="Measure the ops on this machine; the report then differs from run to run.")
     ] = False,
+    decoder: shared_flags.DecoderName = None,
     json: shared_flags.Json = False,
 ) -> None:
     """Write a report as one HTML page.
@@ -45,6 +46,7 @@ def command(
     Examples:
       nmpconv report model.nmp
       nmpconv report model.nmp --data test.csv --reference model.onnx
+      nmpconv report detector.nmp --data photos/ --reference detector.onnx --decoder yolox
       nmpconv report before.nmp after.nmp -o difference.html
     """
     if len(models) > 2:
@@ -62,6 +64,7 @@ def command(
             reference=reference,
             limit=limit,
             time=time,
+            decoder=shared_flags.value(decoder),
             progress=progress,
         )
     text = page.encode()

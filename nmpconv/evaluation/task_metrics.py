@@ -99,7 +99,7 @@ class MeanIou:
 
     def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None:
         wanted = _first(reference, "miou")
-        ours, theirs = (_classes(x, wanted) for x in (outputs[0].reshape(wanted.shape), wanted))
+        ours, theirs = (classes_of(x, wanted) for x in (outputs[0].reshape(wanted.shape), wanted))
         for number in np.union1d(ours, theirs):
             a, b = ours == number, theirs == number
             key = int(number)
@@ -251,8 +251,11 @@ def _first(reference: Arrays | None, name: str) -> np.ndarray:
     return reference[0]
 
 
-def _classes(x: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """wanted: tells whether there are scores."""
+def classes_of(x: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The class of each place: integers are classes already; scores lie along the axis with the fewest elements.
+
+    wanted: the float model's, of the same shape, which tells whether there are scores.
+    """
     if wanted.dtype.kind in "iub":
         return np.rint(x).astype(np.int64)
     axis = 1 + int(np.argmin(x.shape[1:])) if x.ndim > 1 else 0

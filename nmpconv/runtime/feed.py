@@ -140,6 +140,30 @@ class Feed:
         return box_labels.read(file, self.paths, (width, height), self._first.preprocess)
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the model's classes."""
+        return self._classes
+
+    @property
+    def rate(self) -> int | None:
+        """Samples a second of the sound that the file takes; None where it takes none."""
+        return None if self._front is None else self._front.rate
+
+    @property
+    def is_sound(self) -> bool:
+        """Checks whether the file makes its input of sound."""
+        return self._front is not None
+
+    def time_axis(self, shape: tuple[int, ...]) -> int | None:
+        """Axis of time of an input made of sound; None for another one."""
+        return None if self._front is None else audio.time_axis(self._front, shape, None)
+
+    def file(self, i: int) -> str:
+        """File of sample i, also where it is one call of many."""
+        found, bracket, _ = self.paths[i].rpartition("[")
+        return found if bracket and self.starts is not None else self.paths[i]
+
+    @property
     def look(self) -> Look:
         return Look(self.starts is not None, self.stream, tuple(self.shapes().items()))
 

@@ -98,6 +98,20 @@ document.getElementById("outcome").textContent = JSON.stringify({
   nameless: nameless.map((e) => e.outerHTML.slice(0, 80)),
   wide: document.documentElement.scrollWidth,
   window: innerWidth,
+  map: (() => {
+    const [frame, map] = [".graph", ".minimap"].map((found) => document.querySelector(found));
+    document.querySelector("[data-zoom=fit]").click();
+    const fits = map.style.display === "none";
+    document.querySelector("[data-zoom='1']").click();
+    for (let i = 0; i < 9; i++) document.querySelector("[data-zoom='1.25']").click();
+    const [shown, box] = [map.style.display !== "none", map.getBoundingClientRect()];
+    frame.scrollTop = 0;
+    const [clientX, clientY] = [box.left + box.width / 2, box.bottom - 1];
+    map.dispatchEvent(new PointerEvent("pointerdown", { clientX, clientY }));
+    const view = Number(map.querySelector(".view").getAttribute("y"));
+    const ops = [map.querySelectorAll("rect:not(.view)"), frame.querySelectorAll("g")].map((found) => found.length);
+    return { fits, shown, moved: frame.scrollTop > 0 && view > 0, whole: ops[0] === ops[1] };
+  })(),
 });
 </script></body>"""
 
@@ -138,6 +152,7 @@ def check(chromium: str, page: Path, find: str, folder: Path) -> None:
         assert outcome["folded"] == 0  # the search unfolds
         assert outcome["pictures"]
         assert outcome["begins"]  # the graph shows its first op
+        assert all(outcome["map"].values()), outcome["map"]
         assert outcome["cut"] == []  # no text ends beyond its card
         assert outcome["wide"] <= outcome["window"]
 
@@ -198,6 +213,7 @@ def report_of(name: str, zoo: Path, tmp_path: Path) -> Path:
     data, page = HARNESS.split(zoo, name, about, tmp_path), tmp_path / f"{name}.html"
     look = {} if data.preprocess is None else {key: getattr(data.preprocess, key) for key in LOOK}
     model = zoo / "models" / f"{name}.onnx"
+    look |= {"decoder": "yolox"} if name.startswith("yolox") else {}
     nmpconv.convert(model, data.calib, limit=8, rounding="nearest", equalize="none", report=page, **look)
     assert page.stat().st_size < 3e6
     return page

@@ -121,6 +121,16 @@ def line(values: Sequence[float | None], width: float, height: float, top: float
     return "".join(parts)
 
 
+def curve(values: np.ndarray, low: float, high: float) -> str:
+    """A line in a WIDE x HIGH picture, from ``low`` at the bottom to ``high``; of more values than it has columns, from
+    the least to the largest of each column."""
+    cuts = np.unique(np.linspace(0, len(values), min(len(values), COLUMNS) + 1).astype(np.int64))[:-1]
+    scale, step = HIGH / ((high - low) or 1.0), WIDE / len(cuts)
+    ends = [np.clip((high - f.reduceat(values, cuts)) * scale, 0, HIGH) for f in (np.maximum, np.minimum)]
+    parts = [f"{(i + 0.5) * step:.1f} {a:.1f}V{b:.1f}" for i, (a, b) in enumerate(zip(*ends, strict=True))]
+    return "M" + "L".join(parts)
+
+
 def colour(fraction: float) -> str:
     """From orange (0) over a pale grey to blue (1): colour-blind readers tell them apart, too."""
     away = 2 * min(max(fraction, 0.0), 1.0) - 1

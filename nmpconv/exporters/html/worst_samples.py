@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from nmpconv.base import confidence
 from nmpconv.base.progress import Progress, silent
@@ -21,14 +17,15 @@ from nmpconv.calib.engine import OnnxEngine
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
 from nmpconv.exporters.html.charts import Bars, of_integers
+from nmpconv.exporters.html.sample_pictures import Sight, sight
 from nmpconv.frontend.input_values import of_config
 from nmpconv.frontend.read import read
 from nmpconv.runtime.feed import Feed
 from nmpconv.runtime.interpreter import Net
+from nmpconv.runtime.ports import Port
 
 WORST = 8  # samples that are shown
 CLASSES = 3  # of each
-THUMB = 112  # pixels of the longer side
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Rank:
 class Sample:
     """name: where it comes from. label: the right class, where it is known. ours, floats: the best classes of the file
     and of the float model; empty where the first output is no vector of scores. db: SQNR of the first output against
-    the float model. picture: a PNG in base64, of an image.
+    the float model. sight: its pictures; empty until it is among the worst.
     """
 
     name: str
@@ -51,7 +48,7 @@ class Sample:
     ours: tuple[Rank, ...]
     floats: tuple[Rank, ...]
     db: float | None
-    picture: str
+    sight: Sight = field(default_factory=Sight)
 
     @property
     def agrees(self) -> bool:
@@ -71,10 +68,16 @@ class Judged:
 
 
 def judge(
-    net: Net, sources: Mapping[str, Data], reference: Path | None, limit: int, progress: Progress = silent
+    net: Net,
+    sources: Mapping[str, Data],
+    reference: Path | None,
+    limit: int,
+    progress: Progress = silent,
+    decoder: str | None = None,
 ) -> Judged:
     """Runs at most ``limit`` samples. reference: the float model; without it the samples with wrong classes come first,
-    and then those whose best two classes are closest. Raises InputError, UsageError.
+    and then those whose best two classes are closest. decoder: of a detector's outputs, whose boxes are then drawn.
+    Raises InputError, UsageError.
     """
     feed = Feed(net, sources, limit=limit)
     count = min(limit, len(feed))
@@ -86,21 +89,25 @@ def judge(
         sample = feed[i]
         if feed.begins(i):
             net.reset()
-        _run(net, feed.integers(sample), counts)
-        ours = net.outputs[0].dequantize(_output(net)).ravel()
-        theirs = None if engine is None else engine.run(feed.floats(sample))[net.outputs[0].name].ravel()
+        outputs = _run(net, feed.integers(sample), counts)
+        ran = None if engine is None else engine.run(feed.floats(sample))
+        floats = None if ran is None else [ran[port.name] for port in net.outputs]
+        ours, theirs = outputs[0].ravel(), None if floats is None else floats[0].ravel()
         tally.add(feed.paths[i], ours, theirs, None if feed.labels is None else feed.labels[i])
-        judged = _sample(net, feed, i, sample, ours, theirs)
+        judged = _sample(net, feed, i, ours, theirs)
         found.append((_badness(judged, ours), i, judged))
+        found = sorted(found, key=lambda row: row[:2])[:WORST]
+        if any(row[1] == i for row in found):
+            judged = replace(judged, sight=sight(feed, i, sample, outputs, floats, decoder))
+            found = [(row[0], i, judged) if row[1] == i else row for row in found]
         progress("judge", i + 1, count)
-    found.sort(key=lambda row: row[:2])
     tensors = {tensor.name: tensor for tensor in net.model.tensors}
     bars = {
         name: drawn
         for name, seen in counts.items()
         if (drawn := of_integers(seen, tensors[name].clip_min, tensors[name].exponents[0], tensors[name].origin))
     }
-    return Judged(count, bars, tuple(sample for _, _, sample in found[:WORST]), feed.warnings, tally.quality(feed))
+    return Judged(count, bars, tuple(sample for _, _, sample in found), feed.warnings, tally.quality(feed))
 
 
 class _Tally:
@@ -141,21 +148,34 @@ class _Tally:
 def _engine(reference: Path, net: Net, feed: Feed) -> OnnxEngine:
     if net.has_states:
         raise UsageError("a file with states is judged by `nmpconv eval`", where="--reference", hint="leave it out")
-    proto, name = read(reference, *of_config(net.model.config)), net.outputs[0].name
+    proto = read(reference, *of_config(net.model.config))
     if missing := [name for name in feed.shapes() if name not in [value.name for value in proto.graph.input]]:
         raise InputError(f"the reference has no input {missing[0]!r}", where=str(reference))
-    return OnnxEngine(proto, feed.shapes(), [name])
+    return OnnxEngine(proto, feed.shapes(), [port.name for port in net.outputs])
 
 
-def _run(net: Net, inputs: Mapping[str, np.ndarray], counts: Mapping[str, np.ndarray]) -> None:
-    """One sample, op by op; every tensor is counted when it has just been written."""
+def _run(net: Net, inputs: Mapping[str, np.ndarray], counts: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Runs one sample, op by op; every tensor is counted when it has just been written. Returns the outputs as reals,
+    in the shapes of the ONNX model."""
+    wanted = {port.tensor: port for port in net.outputs}
+    found: dict[int, np.ndarray] = {}
     for i, port in enumerate(net.inputs):
         net.set_input(i, inputs[port.name])
         _count(net, port.tensor, counts)
+        _take(net, port.tensor, wanted, found)
     for number, op in enumerate(net.model.ops):
         net.run_ops(number, number + 1)
         for tensor in op.outputs:
             _count(net, tensor, counts)
+            _take(net, tensor, wanted, found)
+    return [found[port.tensor] for port in net.outputs]
+
+
+def _take(net: Net, tensor: int, wanted: Mapping[int, Port], found: dict[int, np.ndarray]) -> None:
+    """An output, before another tensor takes its place."""
+    if port := wanted.get(tensor):
+        reals = port.dequantize(net.tensor(tensor))
+        found[tensor] = reals.reshape(port.source_shape or reals.shape)
 
 
 def _count(net: Net, index: int, counts: Mapping[str, np.ndarray]) -> None:
@@ -164,21 +184,14 @@ def _count(net: Net, index: int, counts: Mapping[str, np.ndarray]) -> None:
     counts[tensor.name][:] += np.bincount(seen, minlength=counts[tensor.name].size)
 
 
-def _output(net: Net) -> np.ndarray:
-    return net.tensor(net.outputs[0].tensor)
-
-
-def _sample(
-    net: Net, feed: Feed, i: int, sample: Mapping[str, np.ndarray], ours: np.ndarray, theirs: np.ndarray | None
-) -> Sample:
+def _sample(net: Net, feed: Feed, i: int, ours: np.ndarray, theirs: np.ndarray | None) -> Sample:
     port = net.outputs[0]
     ranked = sum(dim > 1 for dim in port.shape) == 1
     label = None if feed.labels is None else feed.labels[i]
     db = None if theirs is None or theirs.size != ours.size else sqnr_db(theirs, ours)
-    picture = next((_png(x) for x in sample.values() if x.dtype == np.uint8 and x.ndim == 3), "")
     floats = () if theirs is None or not ranked else _ranks(port.labels, theirs)
     named = "" if label is None else _class(port.labels, label)
-    return Sample(short_name(feed.paths[i]), named, _ranks(port.labels, ours) if ranked else (), floats, db, picture)
+    return Sample(short_name(feed.paths[i]), named, _ranks(port.labels, ours) if ranked else (), floats, db)
 
 
 def _badness(sample: Sample, ours: np.ndarray) -> tuple[float, ...]:
@@ -196,14 +209,3 @@ def _ranks(labels: tuple[str, ...], scores: np.ndarray) -> tuple[Rank, ...]:
 
 def _class(labels: tuple[str, ...], number: int) -> str:
     return labels[number] if 0 <= number < len(labels) else str(number)
-
-
-def _png(pixels: np.ndarray) -> str:
-    """A small picture [H,W,C]; the same bytes for the same pixels."""
-    image: Any = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
-    shrink = THUMB / max(image.size)
-    if shrink < 1:
-        image = image.resize([max(math.ceil(side * shrink), 1) for side in image.size], Image.Resampling.BILINEAR)
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", optimize=True)
-    return base64.b64encode(buffer.getvalue()).decode()

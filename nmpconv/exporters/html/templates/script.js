@@ -31,6 +31,51 @@ search.addEventListener("keydown", (event) => {
   const first = document.querySelector("g.hit");
   if (event.key === "Enter" && first) first.closest("section").scrollIntoView();
 });
+// The whole graph in a corner, while its frame shows a part: what is seen is marked, and a pointer moves it.
+const NS = "http://www.w3.org/2000/svg";
+function minimap(frame, svg, width, height) {
+  const map = document.createElementNS(NS, "svg");
+  const rect = (parent, attributes) => {
+    const made = parent.appendChild(document.createElementNS(NS, "rect"));
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    return made;
+  };
+  const scale = Math.min(150 / width, 230 / height);
+  const size = { width: Math.max(width * scale, 36), height: Math.max(height * scale, 36) };
+  for (const [name, value] of Object.entries({ ...size, class: "minimap", "aria-hidden": "true" })) {
+    map.setAttribute(name, value);
+  }
+  map.setAttribute("viewBox", "0 0 " + width + " " + height);
+  map.setAttribute("preserveAspectRatio", "none");
+  for (const op of svg.querySelectorAll("g")) {
+    const box = op.querySelector("rect");
+    const made = rect(map, { x: box.getAttribute("x"), y: box.getAttribute("y"), width: box.getAttribute("width"),
+      height: box.getAttribute("height") });
+    if (op.dataset.op) made.dataset.op = op.dataset.op;
+  }
+  const view = rect(map, { class: "view" });
+  frame.parentNode.append(map);
+  const update = () => {
+    const [x, y] = [frame.scrollWidth / width, frame.scrollHeight / height];
+    const whole = frame.scrollWidth <= frame.clientWidth + 1 && frame.scrollHeight <= frame.clientHeight + 1;
+    map.style.display = whole ? "none" : "";
+    const seen = { x: frame.scrollLeft / x, y: frame.scrollTop / y, width: frame.clientWidth / x,
+      height: frame.clientHeight / y };
+    for (const [name, value] of Object.entries(seen)) view.setAttribute(name, value);
+  };
+  const move = (event) => {
+    const place = map.getBoundingClientRect();
+    frame.scrollLeft = (event.clientX - place.left) / place.width * frame.scrollWidth - frame.clientWidth / 2;
+    frame.scrollTop = (event.clientY - place.top) / place.height * frame.scrollHeight - frame.clientHeight / 2;
+    update();
+  };
+  map.addEventListener("pointerdown", move);
+  map.addEventListener("pointermove", (event) => { if (event.buttons) move(event); });
+  map.addEventListener("click", (event) => event.stopPropagation());
+  frame.addEventListener("scroll", update);
+  addEventListener("resize", update);
+  return update;
+}
 for (const tools of document.querySelectorAll("[data-graph]")) {
   const svg = document.getElementById(tools.dataset.graph);
   const frame = svg.closest(".graph");
@@ -42,8 +87,11 @@ for (const tools of document.querySelectorAll("[data-graph]")) {
     zoom = Math.min(Math.max(next, 0.1), 5);
     svg.setAttribute("width", width * zoom);
     svg.setAttribute("height", height * zoom);
+    frame.dispatchEvent(new Event("scroll"));
   };
+  const map = minimap(frame, svg, width, height);
   draw(fit());
+  map();
   tools.addEventListener("click", (event) => {
     const asked = event.target.dataset.zoom;
     if (!asked) return;
