@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,16 +63,19 @@ def command(
       nmpconv bisect model.onnx model.nmp --data calib/
       nmpconv bisect model.onnx model.nmp --data calib/ --device sim:mps2-an386
     """
+    from nmpconv.file.reader import read
+
     path = output or Path(f"{shared_flags.stem(file)}.bisect")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise OutputError("is there already", where=str(path), hint="give another -o, or remove it")
 
     import nmpconv  # not loaded for --help
 
+    given, content = shared_flags.given(model), shared_flags.given(file)
     with console.progress() as progress:
         found = nmpconv.bisect(
-            shared_flags.given(model),
-            shared_flags.given(file),
+            given,
+            content,
             shared_flags.sources(data, "--data"),
             recipe=recipe,
             metric=metric,
@@ -80,13 +84,15 @@ def command(
             output=path,
             progress=progress,
         )
+    every = (name for row in found.rows for name in (row.name, *row.grid))
+    short = {**console.shortened(every), **console.of_files([read(content)])}
     if json:
-        console.as_json(_json(found, path))
+        console.as_json(_json(found, path, short))
     else:
-        _show(found, path, metric)
+        _show(found, path, metric, short)
 
 
-def _json(found: nmpconv.Bisected, path: Path) -> dict[str, Any]:
+def _json(found: nmpconv.Bisected, path: Path, short: Mapping[str, str]) -> dict[str, Any]:
     small = None if found.small is None else {"db": found.small.db, "nodes": found.small.nodes, "of": found.small.of}
     return {
         "output": str(path),
@@ -96,20 +102,20 @@ def _json(found: nmpconv.Bisected, path: Path) -> dict[str, Any]:
         "simulated_db": found.simulated_db,
         "metric": found.metric,
         "anew_db": found.anew_db,
-        "tensors": [asdict(row) for row in found.rows],
-        "levers": [asdict(lever) for lever in found.levers],
+        "tensors": [{**asdict(row), "short": short[row.name]} for row in found.rows],
+        "levers": [{**asdict(lever), "short": short.get(lever.name, lever.name)} for lever in found.levers],
         "small": small,
     }
 
 
-def _show(found: nmpconv.Bisected, path: Path, metric: str | None) -> None:
+def _show(found: nmpconv.Bisected, path: Path, metric: str | None, short: Mapping[str, str]) -> None:
     rows = found.rows[:SHOWN]
-    short = {name: name for row in rows for name in (row.name, *row.grid)}
+    shown = {name: name for name in short} if console.Talk.verbose else short
     console.table(
         ("name", ">gain dB", ">metric", "what", ">bits", ">e", ""),
         [
             [
-                on_one_grid(row.grid, short) if len(row.grid) > 1 else row.name,
+                on_one_grid(row.grid, shown) if len(row.grid) > 1 else row.name,
                 f"{row.db:+.2f}",
                 "" if row.metric is None else f"{row.metric:+.4g}",
                 "weights" if row.table == "ops" else "tensor",
@@ -120,8 +126,9 @@ def _show(found: nmpconv.Bisected, path: Path, metric: str | None) -> None:
             for row in rows
         ],
         title="Gain when this alone is float",
+        short=short,
     )
-    show_levers(found.levers)
+    show_levers(found.levers, short)
     small = found.small
     console.facts(
         [

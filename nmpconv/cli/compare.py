@@ -70,13 +70,16 @@ def command(
 
 def _mismatch(net: Net, case: int, op: int, difference: Difference, *, where: str) -> MismatchError:
     """case: which input it was."""
-    name = net.model.ops[op].name
-    error = MismatchError(f"input {case}, op {op} {name!r}: {difference}", where=where)
+    name, tensor = net.model.ops[op].name, net.model.tensors[difference.tensor].name
+    short = console.of_files([net.model])
+    shown = name if console.Talk.verbose else short[name]
+    error = MismatchError(f"input {case}, op {op} {shown!r}: {difference}", where=where)
     error.difference = {
         "input": case,
         "op": op,
         "name": name,
-        "tensor": net.model.tensors[difference.tensor].name,
+        "short": short[name],
+        "tensor": tensor,
         "differ": difference.count,
         "values": difference.size,
         "first": [{"index": k, "device": got, "host": wanted} for k, got, wanted in difference.first],

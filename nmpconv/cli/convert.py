@@ -86,6 +86,7 @@ def command(
     if json:
         told = report.to_json()
         told["layers"] = [{**row, "short": short[row["name"]]} for row in told["layers"]]
+        told["levers"] = [{**row, "short": short.get(row["name"], row["name"])} for row in told["levers"]]
         figures = {"flash_bytes": len(result.data), "ram": [asdict(row) for row in needs]} if needs else {}
         console.as_json({"model": str(model), "output": written and str(written), **told, **figures})
         return

@@ -37,7 +37,7 @@ def show_report(
     )
     if report.front:
         show_front(report.front)
-    show_levers(report.levers)
+    show_levers(report.levers, short)
     size, quality = _size(report, path, planned=planned), _quality(report, short, planned=planned)
     console.facts([("model", str(model)), *size, *quality])
     for warning in report.warnings:
@@ -152,8 +152,8 @@ def show_front(front: Sequence[Candidate]) -> None:
     console.table(columns, rows, title=title)
 
 
-def show_levers(levers: Sequence[Lever]) -> None:
-    """Shows the measurements of each choice, alone: what helps, and what does not."""
+def show_levers(levers: Sequence[Lever], short: Mapping[str, str]) -> None:
+    """Shows the measurements of each choice, alone: what helps, and what does not. short: names of the file."""
     columns = ("name", "what", ">gain dB", ">+/-", ">agreement", ">work", ">instructions", ">RAM", ">flash")
     for helps, heading in ((True, "What would help most"), (False, "What was tried, and gains no more than chance")):
         rows = [one for one in levers if one.helps is helps]
@@ -161,7 +161,7 @@ def show_levers(levers: Sequence[Lever]) -> None:
             target = rows[0].target
             counting = "instructions counted" if target is None else f"instructions estimated for {target}"
             title = f"{heading}, each alone, on {rows[0].images} images (RAM, flash in bytes; {counting})"
-            console.table(columns, [_lever(one) for one in rows], title=title)
+            console.table(columns, [_lever(one) for one in rows], title=title, short=short)
 
 
 def _lever(one: Lever) -> list[str]:

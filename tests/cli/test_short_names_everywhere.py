@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import nets
+import onnx
 import pytest
 
 from nmpconv.base.short_names import of_files, shortened
@@ -61,3 +62,24 @@ def test_names_of_a_conversion(here: Path, cli: Any) -> None:
     short = of_files([read(here / "model.nmp")])
     assert {row["name"]: row["short"] for row in found["layers"]}.items() <= short.items()
     assert found["layers"]
+
+
+def test_names_of_a_bisection(here: Path, cli: Any) -> None:
+    """The tables have those of the file, also where other tensors would leave a shorter end."""
+    model = onnx.load("model.onnx")
+    for node in model.graph.node:
+        node.output[:] = [name if name == "y" else f"{LONG}/{name}/output_of_it" for name in node.output]
+    renamed = {name.split("/")[-2]: name for node in model.graph.node for name in node.output if "/" in name}
+    for node in model.graph.node:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+    onnx.save(model, "long.onnx")
+    look = ("--mean", "100", "--std", "60", "--strict")
+    assert cli("convert", "long.onnx", "--data", "images", *look, "-o", "long.nmp").code == 0
+    short = of_files([read(here / "long.nmp")])
+    found = json.loads(cli("bisect", "long.onnx", "long.nmp", "--data", "images", "--json").out)
+    rows = [*found["tensors"], *found["levers"]]
+    assert rows and all(row["short"] == short.get(row["name"], row["name"]) for row in rows)
+    assert any(row["short"] != row["name"] for row in found["tensors"])
+    shown = cli("bisect", "long.onnx", "long.nmp", "--data", "images", "-o", "again").out
+    assert LONG not in shown.partition("SQNR")[0]
+    assert any(row["short"] in shown for row in found["tensors"] if row["short"] != row["name"])

@@ -89,6 +89,9 @@ def test_a_difference_is_exit_code_4(
     assert "differs from the host's" in capsys.readouterr().err
     assert main(["compare", "m.nmp", "--device", "sim:host"]) == ExitCode.MISMATCH
     assert "op 0 'n_y'" in capsys.readouterr().err
+    assert main(["compare", "m.nmp", "--device", "sim:host", "--json"]) == ExitCode.MISMATCH
+    told = json.loads(capsys.readouterr().out)["error"]["difference"]
+    assert told["short"] == told["name"] == "n_y"  # a name of this length stays whole
 
 
 def test_what_the_device_cannot_hold(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
