@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.base import fixed_point
 from nmpconv.base.thread_pool import each
-from nmpconv.calib.engine import Engine, FloatEngine, serialized
+from nmpconv.calib.engine import Engine, FloatEngine, is_small, serialized
 from nmpconv.calib.sampled_rows import Rows, spread
 from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.ir import Graph, Node, Quant, Value
@@ -23,6 +23,7 @@ ROWS = 4096  # rows kept of a tensor
 ROW_BYTES = 96 << 20  # of all tensors together
 SUMS = 4  # of a stream that may drift
 PART = 2**16  # numbers that stay in the cache while they are rounded
+SMALL = 2**12  # numbers of a tensor that is read whole: nodes that pick its rows would cost more
 PLANES_LAST = [0, 2, 3, 1]
 SHAPE, FLAT, PICKED, ROWS_OF = "/nmpconv/shape", "/nmpconv/flat", "/nmpconv/picked", "nmpconv/rows of "  # of names
 
@@ -171,14 +172,17 @@ def integers(x: np.ndarray, value: Value) -> np.ndarray:
 
 
 class _Picking:
-    """A float graph that gives rows of these activations, and not the whole of them. widths: channels by name."""
+    """A float graph that gives rows of these activations, and not the whole of large ones. widths: channels by name."""
 
     def __init__(self, graph: Graph, widths: Mapping[str, int]) -> None:
         proto = to_onnx(graph, list(widths))
         makers = {name: node for node in proto.graph.node for name in node.output}
+        self._widths = widths
         self._sizes = {name: graph[name].size // channels for name, channels in widths.items()}
-        self._by_row: dict[str, bool] = {}
-        for name, channels in widths.items():
+        large = [name for name in widths if graph[name].size > SMALL]
+        self._by_row: dict[str, bool] = {}  # of large ones
+        for name in large:
+            channels = widths[name]
             rows = self._sizes[name]
             planes = _planes(makers.get(name)) if graph[name].shape[:1] == (1,) else ""
             self._by_row[name] = not planes
@@ -187,14 +191,14 @@ class _Picking:
             proto.graph.node.append(helper.make_node("Reshape", [planes or name, name + SHAPE], [name + FLAT]))
             picked = [name + FLAT, self._port(name)]
             proto.graph.node.append(helper.make_node("Gather", picked, [name + PICKED], axis=int(bool(planes))))
-        ports = dict.fromkeys(self._port(name) for name in widths)
+        ports = dict.fromkeys(self._port(name) for name in large)
         proto.graph.input.extend(helper.make_tensor_value_info(port, TensorProto.INT64, ["rows"]) for port in ports)
         del proto.graph.output[:]
-        fetch = [name + PICKED for name in widths]
+        fetch = [name + PICKED if name in self._by_row else name for name in widths]
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in fetch)
-        data = serialized(proto, graph.name)
+        data, small = serialized(proto, graph.name), is_small(proto)
         del proto, makers
-        self._engine = Engine(data, fetch, where=graph.name, threads=1)
+        self._engine = Engine(data, fetch, where=graph.name, optimize=small, threads=1)
 
     def _port(self, name: str) -> str:
         """Which rows are wanted is the same for tensors of one size."""
@@ -202,8 +206,13 @@ class _Picking:
 
     def rows(self, feed: Mapping[str, np.ndarray], at: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Picks rows of each activation [R, C]; at: their positions."""
-        found = self._engine.run({**feed, **{self._port(name): positions for name, positions in at.items()}})
-        return [x if by_row else x.T for x, by_row in zip(found.values(), self._by_row.values(), strict=True)]
+        ports = {self._port(name): at[name] for name in self._by_row}
+        found = []
+        for name, x in zip(self._widths, self._engine.run({**feed, **ports}).values(), strict=True):
+            if name not in self._by_row:
+                x = x.reshape(-1, self._widths[name])[at[name]]
+            found.append(x if self._by_row.get(name, True) else x.T)
+        return found
 
 
 def _planes(node: onnx.NodeProto | None) -> str:

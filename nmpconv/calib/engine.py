@@ -26,6 +26,8 @@ _TYPES = {
     **{f"tensor({name})": getattr(np, name) for name in ("int8", "uint8", "int16", "uint16", "int32", "int64")},
 }
 
+NODES_MANY = 3_000  # from which on onnxruntime takes longer to optimize a model than a few runs take
+
 
 class EngineRefused(InputError):
     """onnxruntime does not take a model: it is no valid one, or has an operator or a type that is not implemented."""
@@ -37,6 +39,11 @@ def serialized(model: onnx.ModelProto, where: str = "") -> bytes:
         return bytes(axes_from_the_front(model).SerializeToString())
     except Exception as error:  # protobuf's own
         raise EngineRefused(f"onnxruntime refuses the model: {error}", where=where) from error
+
+
+def is_small(model: onnx.ModelProto) -> bool:
+    """Checks whether onnxruntime is to optimize a model, which takes a time that grows with the square of its nodes."""
+    return len(model.graph.node) < NODES_MANY
 
 
 class Engine:
@@ -102,7 +109,10 @@ class FloatEngine(Engine):
     """The float meaning of an IR graph. fetch: names of activations; the results are float32 in the IR's layout."""
 
     def __init__(self, graph: Graph, fetch: Sequence[str], threads: int | None = None) -> None:
-        super().__init__(serialized(to_onnx(graph, fetch), graph.name), fetch, where=graph.name, threads=threads)
+        proto = to_onnx(graph, fetch)
+        data, small = serialized(proto, graph.name), is_small(proto)
+        del proto
+        super().__init__(data, fetch, where=graph.name, optimize=small, threads=threads)
 
 
 class OnnxEngine(Engine):

@@ -1,5 +1,5 @@
 """A float graph in one session in which every tensor's rounding, and every layer's own rounded constants, have a
-switch: an input of the ONNX model that is 0 or 1."""
+switch. Those of tensors are elements of one input of the ONNX model: very many inputs take longer than a run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.calib.activation_cache import Feeds
-from nmpconv.calib.engine import Engine
+from nmpconv.calib.engine import Engine, is_small
 from nmpconv.frontend.to_onnx import is_batchable, to_onnx
 from nmpconv.ir import Graph
 
 POSITIONS = 16  # of a plane, from which on a mean over it is the channel's and not the value's
 PREFIX = "nmpconv/"  # of what is added to the graph
-NODES_MANY = 10_000  # from which on onnxruntime takes longer to optimize them than to run them
+SWITCHES = f"{PREFIX}switches"
 BATCH_ELEMENTS = 1 << 22  # of the largest tensor, up to which images run together
 
 
@@ -44,14 +44,14 @@ class Switched:
         ports = [*(name for node in proto.graph.node for name in node.output), *(v.name for v in proto.graph.input)]
         switch_of = {name: switch for switch, names in members.items() for name in names if name in ports}
         blended = {} if rounded is None else _blend(proto, to_onnx(rounded, heads), graph)
-        self._ports = {switch: f"{PREFIX}switch/{switch}" for switch in dict.fromkeys(switch_of.values())} | blended
-        self.switches = tuple(self._ports)  # of tensors that reach a head
+        rounds = {switch: f"{PREFIX}switch/{switch}" for switch in dict.fromkeys(switch_of.values())}
+        self._rounds, self._blends = tuple(rounds), blended
+        self.switches = (*rounds, *blended)  # of tensors that reach a head
         self._fetch = [_noisy(name) if name in switch_of else name for name in heads]
         read = {value.name for value in proto.graph.input}
-        by_name = {name: self._ports[switch] for name, switch in switch_of.items()}
-        _add_switches(proto, graph, by_name, tuple(self._ports.values()), self._fetch, centred)
-        few = len(proto.graph.node) < NODES_MANY
-        self._engine = Engine(proto, self._fetch, where=graph.name, optimize=few, threads=1)
+        by_name = {name: rounds[switch] for name, switch in switch_of.items()}
+        _add_switches(proto, graph, by_name, tuple(blended.values()), self._fetch, centred)
+        self._engine = Engine(proto, self._fetch, where=graph.name, optimize=is_small(proto), threads=1)
         feeds = [{name: image[name] for name in graph.inputs if name in read} for image in images]
         self._feeds = feeds
         largest = max(value.size for value in graph.activations())
@@ -66,8 +66,9 @@ class Switched:
     def run(self, on: Collection[str]) -> list[np.ndarray]:
         """The heads on all images, with these switches on."""
         on = frozenset(on)
-        switches = {port: np.float32(switch in on) for switch, port in self._ports.items()}
-        found = [self._engine.run({**feed, **switches}) for feed in self._feeds]
+        blends = {port: np.float32(switch in on) for switch, port in self._blends.items()}
+        rounds = {SWITCHES: np.array([switch in on for switch in self._rounds])}
+        found = [self._engine.run({**feed, **rounds, **blends}) for feed in self._feeds]
         return [np.stack([result[name] for result in found]) for name in self._fetch]
 
 
@@ -115,12 +116,16 @@ def _add_switches(
     proto: onnx.ModelProto,
     graph: Graph,
     ports: Mapping[str, str],
-    every: Sequence[str],
+    blends: Sequence[str],
     fetch: Sequence[str],
     centred: bool,
 ) -> None:
-    """Behind each of these tensors a fake quantization, behind its switch; every: the ports of all switches."""
+    """Behind each of these tensors a fake quantization, behind its switch. ports: by tensor. blends: of constants."""
+    inputs = [helper.make_tensor_value_info(port, TensorProto.FLOAT, []) for port in blends]
     nodes = []
+    if every := list(dict.fromkeys(ports.values())):
+        inputs.append(helper.make_tensor_value_info(SWITCHES, TensorProto.BOOL, [len(every)]))
+        nodes.append(helper.make_node("Split", [SWITCHES], every, num_outputs=len(every)))
     for name in (value.name for value in proto.graph.input if value.name in ports):
         nodes += _rounding(name, ports[name], graph, centred)
     for node in proto.graph.node:
@@ -132,10 +137,7 @@ def _add_switches(
     made = helper.make_graph(
         nodes,
         proto.graph.name,
-        [
-            *proto.graph.input,
-            *(helper.make_tensor_value_info(p, TensorProto.FLOAT, []) for p in dict.fromkeys(every)),
-        ],
+        [*proto.graph.input, *inputs],
         [onnx.ValueInfoProto(name=name) for name in fetch],
         proto.graph.initializer,
     )
@@ -149,6 +151,7 @@ def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.No
     assert quant is not None
     step = 2.0**quant.exponent
     nodes: list[onnx.NodeProto] = []
+    constants: list[onnx.TensorProto] = []
 
     def node(kind: str, *inputs: str, **attributes: Any) -> str:
         out = f"{PREFIX}{len(nodes)}/{name}"
@@ -156,25 +159,23 @@ def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.No
         return out
 
     def const(number: float | list[int]) -> str:
-        array = np.float32(number) if isinstance(number, float) else np.array(number, np.int64)
-        return node("Constant", value=numpy_helper.from_array(np.asarray(array)))
+        array = np.asarray(number, np.float32 if isinstance(number, float) else np.int64)
+        constants.append(numpy_helper.from_array(array, f"{PREFIX}constant{len(constants)}/{name}"))
+        return str(constants[-1].name)
 
+    whole = const(step)
     held = node("Clip", name, const(step * quant.lo), const(step * quant.hi))
-    level = node("Floor", node("Add", node("Div", held, const(step)), const(0.5)))
-    error = node("Sub", node("Mul", level, const(step)), held)
+    level = node("Floor", node("Add", node("Div", held, whole), const(0.5)))
+    error = node("Sub", node("Mul", level, whole), held)
     if centred and len(value.shape) == 4 and value.shape[1] * value.shape[2] >= POSITIONS:
         error = node("Sub", error, node("ReduceMean", error, const([1, 2]), keepdims=1))
     error = node("Add", error, node("Sub", held, name))
     node("Add", name, error)
     same = [helper.make_node("Identity", [name], [f"{PREFIX}same/{name}"])]
-    on, off = (_branch(some) for some in (nodes, same))
-    is_on = f"{PREFIX}on/{name}"
-    return [
-        helper.make_node("Cast", [port], [is_on], to=TensorProto.BOOL),
-        helper.make_node("If", [is_on], [_noisy(name)], then_branch=on, else_branch=off),
-    ]
+    on, off = _branch(nodes, constants), _branch(same)
+    return [helper.make_node("If", [port], [_noisy(name)], then_branch=on, else_branch=off)]
 
 
-def _branch(nodes: Sequence[onnx.NodeProto]) -> onnx.GraphProto:
+def _branch(nodes: Sequence[onnx.NodeProto], constants: Sequence[onnx.TensorProto] = ()) -> onnx.GraphProto:
     """Branch of an If: what the last node makes."""
-    return helper.make_graph(nodes, "branch", [], [onnx.ValueInfoProto(name=nodes[-1].output[0])])
+    return helper.make_graph(nodes, "branch", [], [onnx.ValueInfoProto(name=nodes[-1].output[0])], constants)

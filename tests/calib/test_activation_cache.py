@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from nets import Net
 
@@ -25,8 +26,10 @@ def net() -> Graph:
 
 
 @pytest.mark.parametrize("limit", [activation_cache.ROWS, 70])
-def test_rows_are_those_of_the_whole_tensors(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("small", [0, 100, activation_cache.SMALL])
+def test_rows_are_those_of_the_whole_tensors(limit: int, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activation_cache, "ROWS", limit)
+    monkeypatch.setattr(activation_cache, "SMALL", small)
     graph, rng = net(), np.random.default_rng(4)
     feeds = [{"x": rng.normal(0, 3, (1, 9, 7, 3)).astype(np.float32)} for _ in range(5)]
     ops = {node.op for node in graph.nodes}
@@ -45,3 +48,15 @@ def test_rows_are_those_of_the_whole_tensors(limit: int, monkeypatch: pytest.Mon
 
 def test_without_images_there_is_none() -> None:
     assert activation_cache.collect(net(), [], {"conv2d"}) == activation_cache.Evidence()
+
+
+def test_small_tensors_need_no_nodes_that_pick_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bytes] = []
+    real = activation_cache.Engine
+    monkeypatch.setattr(activation_cache, "Engine", lambda data, *a, **k: made.append(data) or real(data, *a, **k))
+    feeds = [{"x": np.zeros((1, 9, 7, 3), np.float32)}]
+    for small in (0, activation_cache.SMALL):
+        monkeypatch.setattr(activation_cache, "SMALL", small)
+        activation_cache.collect(net(), feeds, {"conv2d"})
+    picked, whole = ([node.op_type for node in onnx.load_from_string(data).graph.node] for data in made)
+    assert picked.count("Gather") == 3 and "Gather" not in whole and "Reshape" not in whole

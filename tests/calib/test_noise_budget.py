@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "quantize"))
 from float_nets import RELU, feeds, in_bits, observed, on_grids, residual
 from nets import Net
 
-from nmpconv.calib import fake_quantization
+from nmpconv.calib import engine, fake_quantization
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.noise_budget import budget
 from nmpconv.cli.report_tables import on_one_grid
@@ -183,7 +183,17 @@ def test_shares_are_the_same_where_the_session_is_not_optimized(monkeypatch: pyt
     made = []
     real = fake_quantization.Engine
     monkeypatch.setattr(fake_quantization, "Engine", lambda *a, **k: made.append(k["optimize"]) or real(*a, **k))
-    monkeypatch.setattr(fake_quantization, "NODES_MANY", 1)
+    monkeypatch.setattr(engine, "NODES_MANY", 1)
     again = budget(graph, groups, graph.outputs, images).shares
     assert made == [False]
     assert found and again == pytest.approx(found, abs=1e-4)
+
+
+def test_very_many_switches_are_one_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = coarse(linear(4))
+    protos = []
+    real = fake_quantization.Engine
+    monkeypatch.setattr(fake_quantization, "Engine", lambda p, *a, **k: protos.append(p) or real(p, *a, **k))
+    assert len(budget(graph, grid_groups(graph), graph.outputs, feeds(graph, 1)).shares) == 3
+    ends = [value.name for value in protos[0].graph.input]
+    assert ends == ["x", fake_quantization.SWITCHES]
