@@ -87,6 +87,10 @@ class Given:
         high = min(hi, int(ends.max) if self.hi is None else self.hi)
         return replace(self, lo=None if low == ends.min else low, hi=None if high == ends.max else high)
 
+    def is_same(self, other: Given | None) -> bool:
+        """Checks for the same real numbers, as int8 and uint8 less 128 have them."""
+        return other is not None and (self.scale, self.min, self.max) == (other.scale, other.min, other.max)
+
     @property
     def is_power(self) -> bool:
         """Says that the step is a power of two."""
@@ -250,6 +254,7 @@ class Graph:
     given:         grids that the ONNX model has for its tensors (QuantizeLinear), by the name that a value has or will
                    have once the passes have restored the names of ONNX tensors.
     states:        inputs that the caller does not feed.
+    faithful:      all of these grids are to be kept, also where a tensor goes from one to another.
     """
 
     name: str
@@ -263,9 +268,20 @@ class Graph:
     source_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     given: Mapping[str, Given] = field(default_factory=dict)
     states: Mapping[str, State] = field(default_factory=dict)
+    faithful: bool = False
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]
+
+    def regrids(self, node: Node) -> bool:
+        """Checks whether a node puts a tensor from one of the model's grids, which are to be kept, on another. A clamp
+        says where a grid of the same step ends."""
+        if not self.faithful or node.op != "requantize":
+            return False
+        x, y = self.given.get(node.inputs[0]), self.given.get(node.outputs[0])
+        if x is None or y is None:
+            return False
+        return x.scale != y.scale or (self[node.outputs[0]].clamp is None and not x.is_same(y))
 
     def ins(self, node: Node) -> list[Value]:
         return [self.values[n] for n in node.inputs]

@@ -209,7 +209,8 @@ def _load(context: Context) -> Graph:
     if (front_end := _front_end(options)) is not None and len(fed) == 1:
         axis = None if options.stream is None else stream_spec.parse(options.stream).axis
         audio.time_axis(front_end, graph.source_shapes.get(fed[0], graph[fed[0]].shape), axis)
-    return context.trace(replace(graph, labels=class_names(options.labels)), "FLOAT", "import")
+    graph = replace(graph, labels=class_names(options.labels), faithful=options.faithful)
+    return context.trace(graph, "FLOAT", "import")
 
 
 def class_names(labels: Path | str | Sequence[str] | None) -> tuple[str, ...]:

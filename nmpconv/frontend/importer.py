@@ -316,6 +316,9 @@ class Importer(GraphBuilder):
     def annotate(self, value: str, grid: Given) -> None:
         self._given.setdefault(value, grid)
 
+    def given(self, value: str) -> Given | None:
+        return self._given.get(value)
+
     def rename_integers(self, output: str, value: str, grid: Given) -> None:
         self._integers[output] = grid
         self.rename(output, value)

@@ -81,6 +81,9 @@ class GraphBuilder(Protocol):
     def annotate(self, value: str, grid: Given) -> None:
         """Note the grid that a value of the graph has in the model; the first one counts."""
 
+    def given(self, value: str) -> Given | None:
+        """The grid that was noted for a value of the graph."""
+
     def rename_integers(self, output: str, value: str, grid: Given) -> None:
         """Let an ONNX tensor of integers stand for what they mean."""
 

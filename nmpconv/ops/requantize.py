@@ -120,11 +120,16 @@ def requantize(name: str, x: str, y: str) -> Node:
 
 
 def _lower_quantize(node: OnnxNode, to: GraphBuilder) -> None:
-    """The grid is noted, the rounding left out. A range from 0 on also saturates: it may be what is left of a Relu."""
+    """The grid is noted, the rounding left out. A range from 0 on also saturates: it may be what is left of a Relu.
+
+    What is on another grid already becomes a tensor of its own.
+    """
     x, grid = to.value(node.input(0)), _grid(node, to)
     to.annotate(x, grid)
-    if grid.min == 0 and x not in to.input_shapes:
-        x = to.emit("requantize", (x,), RequantizeParams(), node.outputs[0], clamp=(0.0, grid.max))
+    saturates = grid.min == 0 and x not in to.input_shapes
+    if saturates or not grid.is_same(to.given(x)):
+        clamp = (0.0, grid.max) if saturates else None
+        x = to.emit("requantize", (x,), RequantizeParams(), node.outputs[0], clamp=clamp)
         to.annotate(x, grid)
     to.rename_integers(node.outputs[0], x, grid)
 

@@ -48,6 +48,10 @@ class Editor:
         """Returns the current form of the node."""
         return self._nodes[node.name]
 
+    def regrids(self, node: Node) -> bool:
+        """`Graph.regrids`."""
+        return self._graph.regrids(node)
+
     def data(self, name: str) -> np.ndarray:
         """A constant in float64."""
         data = self.values[name].data

@@ -87,6 +87,60 @@ def one_layer(bias: np.ndarray) -> onnx.ModelProto:
     )
 
 
+def two_grids(step: float, kind: str, zero: int, between: str) -> onnx.ModelProto:
+    """Two layers; what is between them goes from a grid of 2^-4 to another one. between: an operator, or none."""
+    rng = np.random.default_rng(4)
+    arrays = {
+        "w": rng.integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),
+        "v": rng.integers(-127, 128, (4, 8, 1, 1)).astype(np.int8),
+        "sw": np.float32(2.0**-8),
+        "sx": np.float32(2.0**-6),
+        "sy": np.float32(2.0**-4),
+        "sz": np.float32(step),
+        "z": np.int8(0),
+        "zz": np.array(zero, kind),
+    }
+    return build(
+        f"""(float[1,3,12,12] x) => (float[1,4,12,12] y) {{
+            xq = QuantizeLinear(x, sx, z)
+            xd = DequantizeLinear(xq, sx, z)
+            wd = DequantizeLinear(w, sw, z)
+            c = Conv<pads=[1,1,1,1]>(xd, wd)
+            cq = QuantizeLinear(c, sy, z)
+            cd = DequantizeLinear(cq, sy, z)
+            r = {between}(cd)
+            rq = QuantizeLinear(r, sz, zz)
+            rd = DequantizeLinear(rq, sz, zz)
+            vd = DequantizeLinear(v, sw, z)
+            e = Conv(rd, vd)
+            eq = QuantizeLinear(e, sy, z)
+            y = DequantizeLinear(eq, sy, z)
+        }}""",
+        17,
+        arrays=arrays,
+        name="two_grids",
+    )
+
+
+@pytest.mark.parametrize("between", ["Identity", "Relu"])
+@pytest.mark.parametrize(
+    ("step", "kind", "zero"),
+    [(2.0**-2, "int8", 0), (2.0**-5, "int8", 0), (2.0**-3, "uint8", 0), (2.0**-2, "uint8", 128), (2.0**-4, "uint8", 128)],
+)
+def test_a_tensor_that_goes_to_a_second_grid_is_rounded_there(
+    step: float, kind: str, zero: int, between: str, tmp_path: Path
+) -> None:
+    """Ties, of which there are many, to even. Only those of the layers, where a convolution has them, are left."""
+    model, samples = two_grids(step, kind, zero, between), np.rint(pictures(16) * 64) / 64
+    result = made(model, tmp_path, samples)
+    found = result.report.against_quantized
+    assert found is not None
+    assert found.equal is not None
+    assert found.equal > 99
+    free = made(model, tmp_path, samples, faithful=False)
+    assert [node.op for node in free.graph.nodes].count("requantize") == 0
+
+
 def test_biases_on_the_outputs_grid_cost_nothing(tmp_path: Path) -> None:
     """Only ties are left: one of 2^10 sums, of which every other one is rounded up by us alone."""
     model, samples = one_layer(np.arange(-4, 4) * 2.0**-4), np.rint(pictures(16) * 64) / 64

@@ -105,7 +105,7 @@ def rounded(module: Any, graph: Graph, a: Arguments) -> Graph:
 
 def kept(module: Any, graph: Graph, a: Arguments) -> Graph | Mapping[str, Any]:
     """The grids that follow from it; or the widths of weights by node."""
-    found = module.run(graph, *statistics(graph, a), a.get("fine_sums", False))
+    found = module.run(replace(graph, faithful=True), *statistics(graph, a), a.get("fine_sums", False))
     if a.get("show") == "nodes":
         return {node.name: found.choices.op(node.name, "weight_bits", 8) for node in graph.nodes}
     bits = widths.by_name(found.graph, found.bits, found.choices)

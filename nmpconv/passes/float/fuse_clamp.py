@@ -24,7 +24,7 @@ def run(graph: Graph) -> Graph:
 def _fuse(editor: Editor, node: Node) -> bool:  # case 1
     source = editor[node.inputs[0]]
     producer = editor.producer(source.name)
-    if node.op != "requantize" or producer is None or not OPS[producer.op].clamps:
+    if node.op != "requantize" or producer is None or not OPS[producer.op].clamps or editor.regrids(node):
         return False
     if editor.only_user(source.name) is None:
         return False

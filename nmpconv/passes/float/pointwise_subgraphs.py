@@ -45,7 +45,7 @@ def cones(editor: Editor, last: Node) -> list[Cone]:
 
 def pointwise(editor: Editor, node: Node) -> bool:
     """A function of its computed operands, element by element, in which constants are single numbers."""
-    if node.op not in (*COMBINE, "requantize", "lookup"):
+    if node.op not in (*COMBINE, "requantize", "lookup") or editor.regrids(node):
         return False
     shape = editor[node.outputs[0]].shape
     return all(editor[name].size == 1 if editor[name].is_const else editor[name].shape == shape for name in node.inputs)

@@ -1,7 +1,7 @@
 """Remove what does nothing, and what can be had with less.
 
-1. An op that leaves every element in its place (`Op.idle`), without a clamp and on one grid; a sum with 0 and a product
-   with 1 are such.
+1. An op that leaves every element in its place (`Op.idle`), without a clamp and on one grid, also of a model that was
+   quantized before; a sum with 0 and a product with 1 are such.
 2. A slice of a slice is one slice.
 3. A slice or a gather that lies within one tensor of a Concat is one of that tensor, which need not share a grid then.
 4. A sum of multiples of one tensor is a multiple: x + x is 2 * x, and c * x + x is (c + 1) * x. In a chain of sums each
@@ -27,7 +27,12 @@ def run(graph: Graph) -> Graph:
 
 def _identity(editor: Editor, node: Node) -> bool:  # case 1
     source, out = editor[node.inputs[0]], editor[node.outputs[0]]
-    same = out.clamp is None and source.quant == out.quant and OPS[node.op].idle(node.params, source, out)
+    same = (
+        out.clamp is None
+        and not editor.regrids(node)
+        and source.quant == out.quant
+        and OPS[node.op].idle(node.params, source, out)
+    )
     return same and editor.bypass(node)
 
 
