@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models bench bench-throughput bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained bench bench-throughput bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -201,6 +201,9 @@ $(MODELS_VENV)/installed: bench/models-requirements.txt
 
 models: $(VENV)/installed $(MODELS_VENV)/installed  ## published architectures: accepted or not, SQNR; takes a night (ARGS=...)
 	$(BIN)/python bench/models.py --torch-python $(MODELS_VENV)/bin/python $(ARGS)
+
+trained: $(VENV)/installed  ## trained models of wheels on PyPI beside onnxruntime's quantize_static (ARGS=...)
+	PYTHONPATH=bench $(BIN)/python bench/trained.py $(ARGS)
 
 BENCH_VENV := build/bench-venv
 

@@ -125,7 +125,13 @@ def two_grids(step: float, kind: str, zero: int, between: str) -> onnx.ModelProt
 @pytest.mark.parametrize("between", ["Identity", "Relu"])
 @pytest.mark.parametrize(
     ("step", "kind", "zero"),
-    [(2.0**-2, "int8", 0), (2.0**-5, "int8", 0), (2.0**-3, "uint8", 0), (2.0**-2, "uint8", 128), (2.0**-4, "uint8", 128)],
+    [
+        (2.0**-2, "int8", 0),
+        (2.0**-5, "int8", 0),
+        (2.0**-3, "uint8", 0),
+        (2.0**-2, "uint8", 128),
+        (2.0**-4, "uint8", 128),
+    ],
 )
 def test_a_tensor_that_goes_to_a_second_grid_is_rounded_there(
     step: float, kind: str, zero: int, between: str, tmp_path: Path

