@@ -145,6 +145,7 @@ _GEOMETRIES = (
     ("1x1", (1, 5, 3, 7), (9, 1, 1, 7), ConvAddParams()),
     ("1x1/padding", (1, 3, 3, 4), (5, 1, 1, 4), ConvAddParams(pad_top=1, pad_right=2)),
     ("groups", (1, 5, 5, 6), (4, 3, 3, 3), ConvAddParams(**_SAME, groups=2)),
+    ("multiplier", (1, 5, 5, 2), (4, 3, 3, 1), ConvAddParams(**_SAME, groups=2)),
     ("dilation", (1, 9, 8, 3), (2, 3, 2, 3), ConvAddParams(1, 1, 2, 3, 2, 1, 2, 1)),
     ("batch", (3, 3, 3, 2), (2, 2, 2, 2), ConvAddParams()),
 )

@@ -163,7 +163,7 @@ class Lrn(Op):
 
     def cases(self) -> Iterator[Case]:
         for (size, channels), bits, fill in product(
-            ((5, 16), (3, 2), (4, 7), (1, 3)), product(WIDTHS, repeat=2), FILLS
+            ((5, 16), (3, 2), (4, 7), (1, 3), (9, 3)), product(WIDTHS, repeat=2), FILLS
         ):
             yield self._case(f"{size}of{channels}/{by(bits)}/{fill}", LrnParams(size), channels, bits, fill=fill)
         for width, e_x, bias in product(WIDTHS, (-30, -12, 0, 8), (0.0, 1.0)):

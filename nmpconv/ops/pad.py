@@ -120,6 +120,8 @@ class Pad(Op):
                 name = f"{','.join(map(str, pads))}/int{bits}"
                 operands = [fed(name, (1, 3, 2, 4), bits, -3), constant(name + "value", (1,), bits, -3)]
                 yield single(self, name, PadParams(pads), operands, grid(bits, -3))
+            single_channel = [fed("column", (1, 3, 2, 1), bits, -3), constant("value", (1,), bits, -3)]
+            yield single(self, f"column/int{bits}", PadParams((0, 0, 0, 0, 0, 1, 0, 2)), single_channel, grid(bits, -3))
             line = [fed("line", (5,), bits, -3), constant("value", (1,), bits, -3, fill="lowest")]
             yield single(self, f"line/int{bits}", PadParams((0, 3)), line, grid(bits, -3))
 

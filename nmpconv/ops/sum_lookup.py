@@ -236,6 +236,7 @@ class SumLookup(Op):
             )
         for width in WIDTHS:
             yield self._case(f"far apart/int{width}", (9, 40), 6, (width, 16), "log", True, spread=2.0)
+        yield self._case("far apart/sums", (9, 40), 6, (16, 16), "log", False, spread=2.0)
 
     def _case(
         self,

@@ -14,12 +14,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 from fuzz_inputs import native
 from fuzz_inputs.counts import record
 from fuzz_inputs.kinds import KINDS
 from fuzz_inputs.loop import hunt
+from fuzz_inputs.unreached import BRANCHES, CONDITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results.md"
@@ -51,10 +53,16 @@ def main() -> int:
         failed |= not fuzz(target, asked, given)
     if targets and asked.coverage:
         for name, file in native.coverage(ROOT, asked.folder.absolute(), given).items():
-            kinds = (("branches", file.branches), ("conditions (MC/DC)", file.conditions))
-            print(f"{name:18}" + ",".join(f"{taken:5} of {there:4} {kind}" for kind, (taken, there) in kinds))
-            if name in native.UNREACHED:
-                print("{:18} not reached: {} conditions: {}".format("", *native.UNREACHED[name]))
+            decided, conditions = file.conditions
+            taken = file.branches - file.left.total()
+            print(f"{name:22}{taken:5} of {file.branches:4} branches, {decided:4} of {conditions:4} conditions (MC/DC)")
+            for branch, reason in BRANCHES.get(name, {}).items():
+                print(f"    {branch}\n        {reason}")
+            for branch in file.left - Counter(BRANCHES.get(name, ())):
+                failed = True
+                print(f"    {branch}\n        NOT REACHED, and unreached.py has no reason")
+            if name in CONDITIONS:
+                print("    {} conditions: {}".format(*CONDITIONS[name]))
     for name in () if asked.coverage or asked.minimise else asked.only:
         if name in KINDS:
             if missing := KINDS[name].missing and KINDS[name].missing():

@@ -13,16 +13,21 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from c_core import C99, PORTABLE, SANITIZE, compiled, library
 from op_cases import BY_OP, CASES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "hostile"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
+import test_conv_add
 import test_op_refusals
 import test_op_rules
+import test_overlap
 
 from fuzz_inputs import small
 from fuzz_inputs.guards import guards
@@ -37,14 +42,12 @@ MIB = 2048
 FUZZER = ("-fsanitize=fuzzer",)
 DONE = re.compile(r"Done (\d+) runs in (\d+) second")
 COVERING = "clang-19"
+OF_OPS = (test_op_refusals, test_op_rules, test_overlap, test_conv_add)  # modules with files that ops take or refuse
 OPS = "interpreter/src/ops/"
-LEAST_OF_OPS = 0.94  # of the branches of all ops; docs/results.md says what is left
+BRANCH = re.compile(r"Branch \((\d+):(\d+)\): \[True: (\S+), False: (\S+)\]")
+COUNTED = re.compile(r" *\d+\|[^|]*\|(.*)")
+SIDES = ("true", "false")
 COVERED = ("base/fb.c", "core/model.c", "core/plan_check.c", "core/states.c", "agent.c", "frame.c")
-# Conditions that no input of these programs can decide alone, and why.
-UNREACHED = {
-    "base/fb.c": (1, "vectors of 8 bytes an element would have to lie at a multiple of 8; the schema has none"),
-    "core/model.c": (2, "a build for one width of activations refuses the other; this one is for both"),
-}
 
 
 @dataclass(frozen=True)
@@ -120,12 +123,12 @@ def models(folder: Path) -> list[Path]:
 
 
 def op_files(folder: Path) -> None:
-    """A model of every op case, and files that break one rule of an op."""
+    """A model of every op case, files that break one rule of an op, and results that share bytes with inputs."""
     folder.mkdir(parents=True, exist_ok=True)
     for i, case in enumerate(CASES):
         (folder / f"{i:05}.nmp").write_bytes(to_bytes(plan_memory.run(case.graph), {}))
-    for i, data in enumerate((*test_op_refusals.files(), *test_op_rules.files())):
-        (folder / f"refused{i:03}.nmp").write_bytes(data)
+    for i, data in enumerate(chain.from_iterable(module.files() for module in OF_OPS)):
+        (folder / f"more{i:04}.nmp").write_bytes(data)
 
 
 def corpus(target: Target, folder: Path) -> Path:
@@ -174,9 +177,12 @@ def minimise(program: Path, target: Target, folder: Path, given: Mapping[str, st
 
 @dataclass(frozen=True)
 class Coverage:
-    """Counts of one file, by all corpora: branches taken and there; conditions that decide alone (MC/DC) and all."""
+    """Of one file, by all corpora. branches: how many there are; left: those never taken, by the text where they
+    begin, with how many are of one name; conditions: those that decide alone (MC/DC), and all.
+    """
 
-    branches: tuple[int, int]
+    branches: int
+    left: Counter[str]
     conditions: tuple[int, int]
 
 
@@ -199,13 +205,34 @@ def coverage(root: Path, folder: Path, given: Mapping[str, str]) -> dict[str, Co
     data = folder / "all.profdata"
     subprocess.run([f"llvm-profdata{suffix}", "merge", *profiles, "-o", data], check=True)
     objects = [word for program in programs[1:] for word in ("-object", str(program))]
-    command = [f"llvm-cov{suffix}", "export", "-summary-only", f"-instr-profile={data}", programs[0], *objects]
-    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def told(how: Sequence[str], *sources: str) -> str:
+        command = [f"llvm-cov{suffix}", *how, f"-instr-profile={data}", programs[0], *objects, *sources]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
     found = {}
-    for file in told["data"][0]["files"]:
-        _, _, op = file["filename"].partition(OPS)
+    for file in json.loads(told(("export", "-summary-only")))["data"][0]["files"]:
+        path = file["filename"]
+        _, _, op = path.partition(OPS)
         for name in (*COVERED, f"ops/{op}") if op.endswith(".c") else COVERED:
-            if file["filename"].endswith(f"/{name}"):
-                counts = [file["summary"][kind] for kind in ("branches", "mcdc")]
-                found[name] = Coverage(*((count["covered"], count["count"]) for count in counts))
+            if path.endswith(f"/{name}"):
+                text = told(("show", "-show-branches=count", "-show-expansions"), path)
+                branches, left = _branches(text, Path(path).read_text(encoding="utf-8").splitlines())
+                mcdc = file["summary"]["mcdc"]
+                found[name] = Coverage(branches, left, (mcdc["covered"], mcdc["count"]))
     return found
+
+
+def _branches(shown: str, source: list[str]) -> tuple[int, Counter[str]]:
+    """How many there are and those never taken. One of a macro has the line that expands it for its name."""
+    line, count, left = "", 0, Counter[str]()
+    for text in shown.splitlines():
+        if branch := BRANCH.search(text):
+            own = text.startswith("  |  Branch")
+            name = source[int(branch[1]) - 1][int(branch[2]) - 1 :] if own else line
+            count += 2
+            sides = zip(SIDES, branch.groups()[2:], strict=True)
+            left.update(f"never {side}: {name}" for side, times in sides if times == "0")
+        elif counted := COUNTED.fullmatch(text):
+            line = counted[1].strip()
+    return count, left

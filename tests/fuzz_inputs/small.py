@@ -26,6 +26,7 @@ def graphs() -> list[Graph]:
         nets.small_net(),
         nets.weather(),
         *map(_branches, range(2)),
+        nets.placed(leaky(16)),
     ]
     for cases in BY_OP.values():
         found += [nets.placed(case.graph) for case in cases[:: -(-len(cases) // PER_OP)]]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from test_op_refusals import OP, tables
+from test_op_refusals import GRAPHS, OP, tables
 from verified import difference, in_c
 
 from nmpconv.file import flatbuffer
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph import reference
+from nmpconv.ir import Graph
+from nmpconv.passes.memory import plan_memory
+from nmpconv.runtime import interpreter
 
 TYPES = {8: 0, 16: 1, 32: 2}
 ARENA = 1 << 24
@@ -114,6 +120,27 @@ RULES: list[tuple[str, str, Changes]] = [
     ),
     ("sum of the weights", "sum_lookup", {"in 1": constant((4, 9), 32, fill=-(2**31)), "in 0": WORDS}),
     ("sum of the weights", "sum_lookup", {"in 1": constant((4, 9), 32, fill=2**31 - 1), "in 0": WORDS}),
+    ("exponents of an input", "concat", {"in 1": {"axis": 1, "exponents": [0, 0]}}),
+    ("number of inputs", "concat", {"op": {"inputs": []}}),
+    ("groups", "conv2d", {"params": {"groups": 0}}),
+    ("rank of a constant", "conv2d padded", {"in 3": constant((1, 7), 8)}),
+    ("rank of the input", "fully_connected", {"in 0": {"shape": ()}, "out": {"shape": ()}}),
+    ("number of inputs", "gather_elements", {"op": {"inputs": [0]}}),
+    ("exponent of an input", "gather_elements", {"in 0": {"exponents": [-9]}}),
+    ("exponent of the indices", "gather_elements", {"in 1": {"exponents": [1]}}),
+    ("rank of the indices", "gather_elements", {"in 1": {"shape": (5, 4)}}),
+    ("rank of the output", "gather_elements", {"out": {"shape": (5, 4)}}),
+    ("axis", "gather_elements", {"params": {"axis": 3}}),
+    ("dimension of the indices", "gather_elements", {"in 1": {"shape": (1, 5, 2)}}),
+    ("number of inputs", "mul_offset", {"op": {"inputs": [0]}}),
+    ("bits of the first operand", "mul_offset", {"in 0": WORDS}),
+    ("bits of the result", "mul_offset", {"out": WORDS}),
+    ("rank of the output", "slice", {"out": {"shape": (6, 5, 8)}}),
+    ("number of inputs", "sum_lookup", {"op": {"inputs": [0, 1]}}),
+    ("exponent of a constant", "sum_lookup", {"in 2": {"exponents": [5]}}),
+    ("rank of the output", "sum_lookup", {"out": {"shape": (5, 4)}}),
+    ("dimension of the output", "sum_lookup", {"out": {"shape": (1, 4, 4)}}),
+    ("channels of the output", "sum_lookup", {"out": {"shape": (1, 5, 3)}}),
     ("exponents of a constant", "conv2d", {"in 2": {"axis": 0, "exponents": [-3] * 9}}),
     ("stride", "conv_add", {"params": {"stride_h": 0}}),
     ("dimension", "conv_add", {"in 0": {"shape": (1, 1, 1, 1)}}),
@@ -136,11 +163,18 @@ RULES: list[tuple[str, str, Changes]] = [
         },
     ),
 ]
+# Taken, for numbers that no case of an op has: parameters, and constants that are filled anew by their number.
+TAKEN: list[tuple[str, dict[str, int], dict[int, np.ndarray]]] = [
+    ("normalize", {"epsilon": 1375773828, "epsilon_shift": 0}, {}),  # a variance of 0 whose root comes out too large
+    ("sum_lookup", {"low": 0, "pieces": 0}, {2: np.array([-300, 20, 5000], np.int32)}),  # sums beyond the table
+]
 CASES = {
     "add": "add/constant/int8",
     "average_pool": "average_pool/2x2/8to8/random",
     "batch_matmul": "batch_matmul/5x7*3x7/8x8x8",
+    "concat": "concat/constant/int8",
     "conv2d": "conv2d/1x1/int8",
+    "conv2d padded": "conv2d/1x1/int8/pad",
     "conv_add": "conv_add/3x3/random",
     "conv_transpose": "conv_transpose/1x1/int8",
     "cum_sum": "cum_sum/1x10/1/8x8/random",
@@ -149,8 +183,10 @@ CASES = {
     "lookup": "lookup/sigmoid/8to8",
     "lrn": "lrn/5of16/8x8/random",
     "mul": "mul/constant/int8",
+    "mul_offset": "mul_offset/constant",
     "normalize": "normalize/1x64/1/8x8",
     "pad": "pad/0,0,1,2,3,0,0,0/int8",
+    "slice": "slice/all/int8",
     "softmax": "softmax/1x10/1/8to8/-5/random",
     "sum_lookup": "sum_lookup/log/True/8x8/random",
 }
@@ -163,21 +199,43 @@ def changed(case: str, changes: Changes) -> bytes:
     tensors = [root["tensors"][i] for i in (*op["inputs"], *op["outputs"])]
     for place, fields in changes.items():
         role, _, number = place.partition(" ")
-        {"params": op["params"][1], "out": tensors[-1]}.get(role, tensors[int(number or 0)]).update(fields)
+        {"op": op, "params": op["params"][1], "out": tensors[-1]}.get(role, tensors[int(number or 0)]).update(fields)
     for i, tensor in enumerate(tensors):
         tensor["offset"] = 0 if len(tensor["data"] if tensor["data"] is not None else ()) else i * ARENA
     root["arena_bytes"], op["live_end"] = len(tensors) * ARENA, len(tensors) * ARENA
     return flatbuffer.pack(root)
 
 
+def taken() -> Iterator[Graph]:
+    """One for each of TAKEN."""
+    for case, fields, constants in TAKEN:
+        graph = GRAPHS[CASES[case]]
+        (node,) = graph.nodes
+        params = replace(node.params, **fields)
+        values = [replace(graph[node.inputs[i]], data=data, shape=data.shape) for i, data in constants.items()]
+        yield plan_memory.run(replace(graph, nodes=(replace(node, params=params),)).with_values(*values))
+
+
 def files() -> Iterator[bytes]:
-    """One for each rule."""
-    return (changed(case, changes) for _, case, changes in RULES)
+    """One for each of RULES and TAKEN."""
+    yield from (changed(case, changes) for _, case, changes in RULES)
+    yield from (to_bytes(graph, {}) for graph in taken())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_unchanged(case: str) -> None:
     assert in_c(changed(case, {}))[0] == 0
+
+
+@pytest.mark.parametrize("graph", list(taken()), ids=[case for case, *_ in TAKEN])
+@pytest.mark.parametrize("fill", [0, 100])
+def test_taken(graph: Graph, fill: int) -> None:
+    (x,) = graph.inputs
+    feed = np.full(graph[x].shape, fill, graph[x].dtype)
+    (wanted,) = reference.run(graph, {x: feed}).values()
+    for level in interpreter.cpus():
+        (got,) = interpreter.load(to_bytes(graph, {}), cpu=level).run(feed)
+        np.testing.assert_array_equal(got, wanted, err_msg=level)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,12 +38,20 @@ def test_the_output_lies_on_the_other_operand(case: str) -> None:
         np.testing.assert_array_equal(got, wanted, err_msg=level)
 
 
-def test_the_output_on_the_convolution_s_input_is_refused() -> None:
-    """Other pixels need it yet."""
+def on_the_input() -> bytes:
+    """The output lies on the convolution's input, of which other pixels need it yet."""
     graph = planned("conv_add/batch/random")
     _, x = graph.inputs
-    moved = replace(graph["y"], offset=graph[x].offset)
-    assert verified(to_bytes(graph.with_values(moved), {}))[0] == PLAN
+    return to_bytes(graph.with_values(replace(graph["y"], offset=graph[x].offset)), {})
+
+
+def files() -> Iterator[bytes]:
+    """The one that is refused by its plan."""
+    yield on_the_input()
+
+
+def test_the_output_on_the_convolution_s_input_is_refused() -> None:
+    assert verified(on_the_input())[0] == PLAN
 
 
 @pytest.mark.parametrize(("by", "wanted"), [(0, 0), (1, OP), (-1, OP)])

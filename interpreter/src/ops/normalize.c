@@ -115,7 +115,9 @@ static uint64_t square_root(uint64_t a) {
   return root;
 }
 #else
-/* floor(sqrt(a)), 2^60 <= a < 2^62: a line near the root, 3 steps of Newton's that double its 5 bits, and the rest. */
+/* floor(sqrt(a)), 2^60 <= a < 2^62: a line near the root, 3 steps of Newton's that double its 5 bits.
+ * Each step gives at least the root, as the mean of r and a / r does.
+ */
 static uint64_t square_root(uint64_t a) {
   uint64_t root = (a >> 30) / 3 + 730000000u;
   for (int i = 0; i < 3; i++) {
@@ -123,9 +125,6 @@ static uint64_t square_root(uint64_t a) {
   }
   while (root * root > a) {
     root--;
-  }
-  while ((root + 1) * (root + 1) <= a) {
-    root++;
   }
   return root;
 }

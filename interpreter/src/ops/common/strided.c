@@ -88,7 +88,7 @@ static void swap(ptrdiff_t *strides, uint32_t i, uint32_t k) {
 static void make_matrix(nmp_block *b) {
   const uint32_t row = b->rank - 1;
   for (uint32_t i = 0; i + 1 < row; i++) {
-    if (b->from[i] == 1 && b->from[row] != 1 && b->shape[i] > 1) {
+    if (b->from[i] == 1) {
       const int32_t size = b->shape[i];
       b->shape[i] = b->shape[row - 1];
       b->shape[row - 1] = size;
@@ -98,10 +98,12 @@ static void make_matrix(nmp_block *b) {
   }
 }
 
-/* The two innermost axes change places. */
+/* The two innermost axes change places. Steps of `to` are not negative, and those of `from` only where axes keep their
+ * order: then that of the inner one alone may be 1.
+ */
 static int is_matrix(const nmp_block *b) {
   const uint32_t row = b->rank - 1;
-  return b->rank > 1 && b->to[row] == 1 && b->to[row - 1] > 0 && b->from[row - 1] == 1 && b->from[row] > 0;
+  return b->rank > 1 && b->to[row] == 1 && b->from[row - 1] == 1;
 }
 
 typedef struct copy {

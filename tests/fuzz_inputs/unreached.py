@@ -1,0 +1,94 @@
+"""Branches that no corpus takes, with the reason: files below interpreter/src, then the text where a branch begins.
+
+Those of a macro have the line that expands it. A branch that is taken after all fails the test, as one does that is
+neither taken nor here.
+"""
+
+ALL = "this build has all widths, ops, shapes of convolutions and words of faults; make firmware leaves some out"
+FIXED = "this build has one CPU, fixed when it is compiled; tests/ops runs those that choose one, at every level"
+HUGE = "it would take a file or packed weights of gigabytes"
+BRANCHES: dict[str, dict[str, str]] = {
+    "agent.c": {
+        'never false: fault->what ? fault->what : "");': ALL,
+    },
+    "base/fb.c": {
+        "never false: (at + 4) % width == 0 && *count <= (w->bytes - at - 4) / width;": (
+            "vectors of 8 bytes an element would have to lie at a multiple of 8; the schema has none"
+        ),
+    },
+    "core/model.c": {
+        "never true: bytes > NMP_BYTES_MAX) {": HUGE,
+        "never true: NMP_WIDE(bits) != (bits == 16)) {": ALL,
+        "never false: kind < NMP_OP_TABLE ? nmp_op_table[kind] : NULL;": ALL,
+        "never true: type == NULL) {": ALL,
+        "never true: packed > NMP_BYTES_MAX - needs->packed) {": HUGE,
+    },
+    "ops/batch_matmul.c": {
+        "never false: !run_products(op)) {": FIXED,
+    },
+    "ops/common/broadcast.c": {
+        "never false: !broadcast_repeated(op, &r.m, kernel, how)) {": FIXED,
+    },
+    "ops/common/check.c": {
+        "never true: NMP_REQUIRE_BUILT(NMP_WIDE(op->in[i].bits) == (op->in[i].bits == 16), "
+        '"bits of an input in this build",': ALL,
+    },
+    "ops/common/overlap.c": {
+        "never true: last < (uint32_t)done       ? done": (
+            "a band ends where its last line may, which is not before where the one in front of it ends; "
+            "proofs/statements/overlaps.py asks for any `done`"
+        ),
+        "never false: kernel->scratch ? kernel->scratch(c) : 0;": "the portable kernel has scratch; others have none",
+        "never true: legal && done < l.v.out && !found;) {": FIXED,
+        "never false: legal && done < l.v.out && !found;) {": FIXED,
+        "never true: done < l.v.out && !found;) {": FIXED,
+        "never false: done < l.v.out && !found;) {": FIXED,
+        "never true: !found;) {": FIXED,
+        "never false: !found;) {": FIXED,
+    },
+    "ops/common/strided.c": {
+        "never false: default:": FIXED,
+    },
+    "ops/common/weighted.c": {
+        "never true: NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(w->bits) == (w->bits == 16), "
+        '"bits of the weights in this build", w->bits,': ALL,
+        "never true: NMP_REQUIRE_BUILT(k <= NMP_CONV_K_MAX, "
+        '"products of a sum in this build", k, NMP_CONV_K_MAX);': ALL,
+        "never true: NMP_REQUIRE_BUILT(NMP_IN_USE(c->kernels).conv(c) != NULL, "
+        '"a convolution that vectors do not compute", 0, 0);': ALL,
+        "never true: op->type->conv == NULL) {": FIXED,
+        "never false: op->type->conv == NULL) {": FIXED,
+        "never false: call->kernel->scratch ? nmp_round_up(call->kernel->scratch(&call->conv), NMP_CACHE_LINE) : 0;": (
+            "the portable kernel has scratch; others have none"
+        ),
+    },
+    "ops/concat.c": {
+        "never true: n < 32 && (op->placed >> n & 1);": FIXED,
+        "never false: n < 32 && (op->placed >> n & 1);": FIXED,
+        "never true: (op->placed >> n & 1);": FIXED,
+        "never false: (op->placed >> n & 1);": FIXED,
+        "never false: !is_placed(op, n)) {": FIXED,
+    },
+    "ops/conv2d.c": {
+        "never true: NMP_REQUIRE_BUILT(nmp_conv_is_direct(&c) == nmp_conv_is_product(&c), "
+        '"a convolution that is no product of pixels", 0,': ALL,
+    },
+    "ops/gather.c": {
+        "never false: default:": FIXED,
+        "never true: row <= SHORT_ROW) {": FIXED,
+        "never true: GATHER_EACH(nmp_copy_bytes(y, x, row))": FIXED,
+        "never false: GATHER_EACH(nmp_copy_bytes(y, x, row))": FIXED,
+    },
+    "ops/resize.c": {
+        "never true: is_separable(op) ? run_lines : run_pixels, NULL);": FIXED,
+    },
+    "ops/softmax.c": {
+        "never true: n <= KEPT ? kept[i] : exponential(op, most - nmp_load(x, at));": FIXED,
+        "never false: n <= KEPT ? kept[i] : exponential(op, most - nmp_load(x, at));": FIXED,
+    },
+}
+# Conditions (MC/DC) that no input of these programs can decide alone, and why.
+CONDITIONS = {
+    "base/fb.c": (1, "vectors of 8 bytes an element would have to lie at a multiple of 8; the schema has none"),
+    "core/model.c": (2, "a build for one width of activations refuses the other; this one is for both"),
+}
