@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained bench bench-throughput bench-accuracy bench-mcu bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained bench bench-throughput bench-accuracy bench-mcu bench-mcu-ops bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -227,6 +227,9 @@ bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other 
 
 bench-mcu: $(VENV)/installed  ## instructions, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
 	$(BIN)/python bench/mcu.py
+
+bench-mcu-ops: $(VENV)/installed  ## instructions per number of batch_matmul, softmax and normalize on simulated microcontrollers
+	$(BIN)/python bench/mcu_ops.py
 
 costs: $(VENV)/installed  ## nmpconv/runtime/costs.json: what kernels cost on microcontrollers, fitted to instructions that QEMU counts
 	$(BIN)/python bench/costs.py $(ARGS)
