@@ -1,19 +1,23 @@
 """`make mutants`: which changes of the sources no quick test sees.
 
     python -m mutation --count 500                    so many of C and of Python; goes on where the last run ended
-    python -m mutation --count 60 --only python --near   tests of the same folder alone
+    python -m mutation --count 60 --trace             and find out before which tests call which functions
     python -m mutation --count 60 --again             the survivors once more
     python -m mutation --count 60 --report            what is known
 
-A result is a line of FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with the reason; they count
-neither as killed nor as survivors. Exit status 1 where fewer than 97 % are killed.
+A mutant is judged by the quick tests that call its function, the cheapest of each test file first. Which do is in
+FOLDER/touched.jsonl, of a traced run, without which one comes first. A result is a line of FOLDER/results.jsonl.
+Mutants of `equivalent.txt` compute the same, with the reason; they count neither as killed nor as survivors. Exit
+status 1 where fewer than 97 % are killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
@@ -21,13 +25,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 
-from mutation.copy import Copy
+from mutation.copy import Copy, folders
 from mutation.draw import LANGUAGES, drawn, module
 from mutation.sites import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 LEAST = 0.97
+ALIVE = ("survived", "limit", "untouched")
 
 
 def equivalent() -> dict[str, str]:
@@ -62,10 +67,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=500, help="of each language")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=LANGUAGES, nargs="+", default=LANGUAGES)
-    parser.add_argument(
-        "--near", action="store_true", help="run tests of the same folder and of what imports the module"
-    )
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds of tests for a mutant")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no mutant after so many")
+    parser.add_argument("--trace", nargs="*", metavar="FOLDER", help="run these folders of tests, or all, traced")
+    parser.add_argument("--limit", type=float, default=90.0, help="seconds of tests for a mutant")
     parser.add_argument("--jobs", type=int, default=1, help="copies of the checkout that work at once")
     parser.add_argument("--again", action="store_true", help="test survivors once more")
     parser.add_argument("--report", action="store_true", help="test nothing")
@@ -86,19 +90,29 @@ def run(mutants: list[Mutant], path: Path, asked: argparse.Namespace) -> None:
     """Appends the result of each to the file."""
     copies: SimpleQueue[Copy] = SimpleQueue()
     lock = Lock()
-    for job in range(min(asked.jobs, len(mutants))):
-        copies.put(Copy(ROOT, path.parent / f"copy{job}", asked.limit, asked.near))
+    touches = path.with_name("touched.jsonl")
+    jobs = max(min(asked.jobs, len(mutants)), asked.trace is not None)
+    made = [Copy(ROOT, path.parent / f"copy{job}", asked.limit, touches) for job in range(jobs)]
+    if made and (asked.trace is not None or not touches.exists()):
+        if not asked.trace:
+            touches.unlink(missing_ok=True)
+        made[0].trace(asked.trace or folders(ROOT))
+    for copy in made:
+        copies.put(copy)
+    end = time.monotonic() + asked.seconds
 
     def judge(mutant: Mutant) -> None:
+        if time.monotonic() > end:
+            return
         copy = copies.get()
         try:
             verdict = copy.judge(mutant)
         finally:
             copies.put(copy)
-        result = {"key": mutant.key, "line": mutant.line, "tests": "near" if asked.near else "quick", **vars(verdict)}
+        result = {"key": mutant.key, "line": mutant.line, **vars(verdict)}
         with lock, path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(result) + "\n")
-            print(f"{verdict.result:8} {verdict.seconds:6.1f} s  {mutant.key}", flush=True)
+            print(f"{verdict.result:9} {verdict.seconds:6.1f} s  {mutant.key}", flush=True)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
         list(pool.map(judge, mutants))
@@ -110,7 +124,7 @@ def report(chosen: list[Mutant], results: dict[str, dict]) -> int:
     for mutant in chosen:
         result = "equivalent" if mutant.key in aside else results.get(mutant.key, {}).get("result", "not tested")
         counts.setdefault(module(mutant.file), Counter())[result] += 1
-        if result in ("survived", "limit"):
+        if result in ALIVE:
             survivors.append(f"{result:9} line {results[mutant.key]['line']} of {mutant.key}")
     print("| module | killed | of | equivalent | do not compile | not tested |\n|---|---|---|---|---|---|")
     total: Counter[str] = Counter()
@@ -123,7 +137,7 @@ def report(chosen: list[Mutant], results: dict[str, dict]) -> int:
 
 
 def _tested(count: Counter[str]) -> int:
-    return count["killed"] + count["survived"] + count["limit"]
+    return count["killed"] + sum(count[result] for result in ALIVE)
 
 
 def _row(name: str, count: Counter[str]) -> str:

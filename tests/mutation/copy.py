@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from mutation.order import first, near, rest
+from mutation.functions import Functions, Touches
+from mutation.runner import QUICK
 from mutation.sites import Mutant
 
-# These read sources as text, so that any change may fail them.
-OF_TEXT = ("tests/mutation", "tests/documents", "tests/test_budget.py", "tests/test_layering.py")
-QUICK = ("-q", "-x", "-m", "not slow and not zoo", "-p", "no:cacheprovider", "-p", "mutation.watch")
-UNNAMED = "the collection of tests"
+# Not traced: these read sources as text, compile them anew, start other processes or wait for devices.
+ASIDE = ("mutation", "documents", "exporters", "wheels", "build", "browser", "bench", "device", "zoo", "fuzz_models")
+RELEASE = ("-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG",)
+COUNTING = f"{RELEASE[0]} -g -fno-inline -fsanitize-coverage=inline-8bit-counters,pc-table"
+CLANG = "clang-19"
+JOBS = 2  # compilers
+MOST = 1000  # tests for a mutant
+
+
+def folders(root: Path) -> list[str]:
+    """Those of tests that are traced."""
+    return [path.name for path in sorted((root / "tests").iterdir()) if path.is_dir() and path.name not in ASIDE]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """result: killed, survived (all tests passed), limit (those that ran within the time passed), or invalid (it does
-    not compile). by: the test that failed.
+    """result: killed, survived (all tests that call its function passed), limit (those that ran within the time or
+    number passed), untouched (no traced test calls its function), or invalid (it does not compile). by: the test that
+    failed.
     """
 
     result: str
@@ -36,32 +46,27 @@ class Verdict:
 
 @dataclass
 class Copy:
-    """folder: of the copy, made anew. nearby: run the tests of the same folder alone.
-
-    broken: tests that fail in the copy without a mutant, which do not count; sound: those that do not.
-    """
+    """folder: of the copy, brought up to date. limit: seconds of tests for a mutant. touches: tests to choose from."""
 
     root: Path
     folder: Path
     limit: float
-    nearby: bool = False
-    broken: set[str] = field(default_factory=set)
-    sound: set[str] = field(default_factory=set)
+    touches: Path
 
     def __post_init__(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        command = ["git", "clone", "--quiet", "--local", str(self.root), str(self.folder)]
-        subprocess.run(command, check=True)
-        listed = ["git", "ls-files", "--modified", "--others", "--exclude-standard"]
-        for name in subprocess.run(
-            listed, cwd=self.root, check=True, capture_output=True, text=True
-        ).stdout.splitlines():
-            if (self.root / name).is_file():
-                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(self.root / name, self.folder / name)
-            else:
-                (self.folder / name).unlink(missing_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        told = subprocess.run(listed, cwd=self.root, check=True, capture_output=True, text=True).stdout
+        names = {name for name in told.splitlines() if (self.root / name).is_file()}
+        before = self.folder.parent / f"{self.folder.name}.txt"
+        for name in set(before.read_text(encoding="utf-8").splitlines() if before.exists() else ()) - names:
+            (self.folder / name).unlink(missing_ok=True)
+        for name in names:  # what is the same keeps its time, so that it is not compiled anew
+            to, data = self.folder / name, (self.root / name).read_bytes()
+            if not to.is_file() or to.read_bytes() != data:
+                to.parent.mkdir(parents=True, exist_ok=True)
+                to.write_bytes(data)
+        before.write_text("\n".join(sorted(names)), encoding="utf-8")
         venv = self.folder / ".venv"
         base = getattr(sys, "_base_executable", sys.executable)
         subprocess.run([base, "-m", "venv", "--without-pip", venv], check=True)
@@ -69,105 +74,92 @@ class Copy:
         packages = Path(subprocess.check_output([self.python, "-c", PACKAGES], text=True).strip())
         # The copy comes before what is installed.
         (packages / "copy.pth").write_text(f"{self.folder}\n{sysconfig.get_path('purelib')}\n", encoding="utf-8")
-        build = [
-            "cmake",
-            "-S",
-            ".",
-            "-B",
-            "build/mutant",
-            "-G",
-            "Ninja",
-            "-DNMP_INPLACE=ON",
-            "-DCMAKE_BUILD_TYPE=Release",
-        ]
-        build += ["-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG", f"-DPython_EXECUTABLE={self.python}"]
-        subprocess.run(build, cwd=self.folder, check=True, capture_output=True, env=self._env())
-        if not self.compile():
-            raise RuntimeError(f"the interpreter cannot be compiled in {self.folder}")
-        check = [self.python, "-m", "pytest", *QUICK, "--collect-only", "tests"]
-        subprocess.run(check, cwd=self.folder, check=True, capture_output=True, env=self._env())
+        self.chosen = Touches(self.touches)
+        self.runner: subprocess.Popen[str] | None = None
+        self.native = True  # the interpreter is to be compiled before the next test
 
     def _env(self) -> dict[str, str]:
-        paths = {"PYTHONPATH": str(self.folder / "tests"), "NMP_LAST_TEST": str(self.folder / "build" / "last_test")}
+        paths = {"PYTHONPATH": str(self.folder / "tests")}
         folder = self.folder.parent / f"{self.folder.name}-tmp"
         folder.mkdir(exist_ok=True)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         return {**os.environ, **paths, "PATH": path, "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def compile(self) -> bool:
-        command = ["cmake", "--build", "build/mutant", "--target", "_nmp"]
-        return (
-            subprocess.run(command, cwd=self.folder, capture_output=True, env=self._env(), check=False).returncode == 0
-        )
+    def compile(self, build: str = "build/mutant", flags: Sequence[str] = RELEASE) -> bool:
+        """Only what has changed since the last time."""
+        configure = ["cmake", "-S", ".", "-B", build, "-G", "Ninja", f"-DPython_EXECUTABLE={self.python}"]
+        configure += ["-DNMP_INPLACE=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", *flags]
+        commands = [["cmake", "--build", build, "--target", "_nmp", "--parallel", str(JOBS)]]
+        if not (self.folder / build / "build.ninja").exists():
+            commands.insert(0, configure)
+        run = partial(subprocess.run, cwd=self.folder, capture_output=True, env=self._env(), check=False)
+        return all(run(command).returncode == 0 for command in commands)
+
+    def trace(self, folders: Sequence[str]) -> None:
+        """Appends to the file of touches; without clang no functions of C."""
+        env = {**self._env(), "NMP_TOUCHED": str(self.touches.absolute())}
+        if clang := shutil.which(CLANG):
+            library = self.folder.parent / "counters.so"
+            source = self.folder / "tests" / "mutation" / "counters.c"
+            subprocess.run([clang, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+            if not self.compile("build/counting", (f"-DCMAKE_C_COMPILER={clang}", COUNTING)):
+                raise RuntimeError(f"the interpreter cannot be compiled by {clang} in {self.folder}")
+            env["LD_PRELOAD"] = str(library)
+        quick = [word for word in QUICK if word != "-x"]
+        for folder in folders:
+            command = [str(self.python), "-m", "pytest", *quick, "-p", "mutation.touched", f"tests/{folder}"]
+            subprocess.run(command, cwd=self.folder, env=env, stdout=subprocess.DEVNULL, check=False)
+            print(f"traced    tests/{folder}", flush=True)
+        for library in (self.folder / "nmpconv").glob("_nmp.*"):
+            library.unlink()  # so that it is linked anew
+        self.chosen, self.native = Touches(self.touches), True
 
     def judge(self, mutant: Mutant) -> Verdict:
-        """Compiles and tests it. The copy is as before, then."""
+        """Compiles and tests it. The sources are as before, then."""
         start = time.monotonic()
         path = self.folder / mutant.file
         source = path.read_text(encoding="utf-8")
         native = not mutant.file.endswith(".py")
-
-        def exchange(text: str) -> bool:
-            path.write_text(text, encoding="utf-8")
-            return not native or self.compile()
-
+        known = self.chosen.names
+        tests = self.chosen.tests(Functions(self.folder).around(mutant.file, mutant.line, known))
         changed = mutant.applied(source)
         try:
             if not native:
                 compile(changed, mutant.file, "exec")
-            result, by = self._tested(mutant, lambda: exchange(source), lambda: exchange(changed))
+            path.write_text(changed, encoding="utf-8")
+            if native or self.native:
+                self.native = native
+                if not self.compile():
+                    raise SyntaxError
+            result, by = self._tested(tests)
         except SyntaxError:
             result, by = "invalid", ""
         finally:
-            exchange(source)
+            path.write_text(source, encoding="utf-8")
         return Verdict(result, by, round(time.monotonic() - start, 1))
 
-    def _tested(self, mutant: Mutant, before: Callable[[], bool], after: Callable[[], bool]) -> tuple[str, str]:
-        if not after():
-            return "invalid", ""
+    def _tested(self, tests: Sequence[str]) -> tuple[str, str]:
+        """Some tests first: to collect many takes long."""
         end = time.monotonic() + self.limit
-        close = near(self.folder, mutant.file)
-        stages = [first(mutant.file), close[:1], close[1:]]  # to collect many tests takes long
-        if not self.nearby:
-            stages.append(rest(self.folder, mutant.file))
-        for tests in stages:
-            while (failed := self._failing(tests, end)) not in ("", UNNAMED):
-                if failed not in self.sound:
-                    before()
-                    (self.broken if self._failing([failed], time.monotonic() + self.limit) else self.sound).add(failed)
-                    after()
-                if failed in self.sound:
-                    break
-            if failed:
-                return "killed", failed
-            if time.monotonic() >= end:
-                return "limit", ""
-        return "survived", ""
-
-    def _failing(self, tests: Sequence[str], end: float) -> str:
-        """The first test that fails; '' if none does until then."""
-        last = self.folder / "build" / "last_test"
-        last.unlink(missing_ok=True)
-        tests = [test for test in tests if not test.startswith(OF_TEXT)]
         if not tests:
-            return ""
-        aside = [word for test in sorted(self.broken) for word in ("--deselect", test)]
-        command = [str(self.python), "-m", "pytest", *QUICK, *aside, *tests]
-        process = subprocess.Popen(
-            command, cwd=self.folder, env=self._env(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(max(1.0, end - time.monotonic()))
-        finally:
-            stopped = process.poll() is None
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # and what its tests started
-            process.wait()
-        if stopped or process.returncode in (0, 5):  # 5: no test was selected
-            return ""
-        return last.read_text(encoding="utf-8") if last.exists() else UNNAMED
+            return "untouched", ""
+        for some in (tests[:40], tests[40:MOST]):
+            answer = self._answer(some, end) if some else {}
+            if failed := answer.get("failed"):
+                return "killed", failed
+            if answer.get("over"):
+                return "limit", ""
+        return ("limit", "") if len(tests) > MOST else ("survived", "")
+
+    def _answer(self, tests: Sequence[str], end: float) -> dict:
+        if self.runner is None:
+            command = [str(self.python), "-m", "mutation.runner"]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            self.runner = subprocess.Popen(command, cwd=self.folder, env=self._env(), **pipes)
+        assert self.runner.stdin and self.runner.stdout
+        self.runner.stdin.write(json.dumps({"tests": tests, "seconds": max(1.0, end - time.monotonic())}) + "\n")
+        self.runner.stdin.flush()
+        return json.loads(self.runner.stdout.readline())
 
 
 PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from mutation import __main__ as tool
 from mutation.draw import drawn, files
-from mutation.order import first, near
+from mutation.functions import Functions, Touches
 from mutation.sites import of_file
 
 PYTHON = '''"""Adds 1 < 2."""
@@ -74,11 +78,53 @@ def test_more_mutants_begin_with_the_fewer(root: Path) -> None:
     assert not [file for file in files(root, "c") if "/gen/" in file]
 
 
-def test_near_tests_come_first(root: Path) -> None:
-    assert near(root, "nmpconv/data/tables.py")
-    assert near(root, "nmpconv/passes/memory/plan_memory.py")[0] == "tests/passes/test_plan_memory.py"
-    assert near(root, "interpreter/src/core/steps.c")[0] == "tests/file"
-    assert first("interpreter/src/ops/add.c")[1:] == ["-k", "add"]
+def test_functions_around_a_line(tree: Path) -> None:
+    known = ["interpreter/src/base/f.c: int f(int a, int *b) {", "interpreter/src/base/g.c: int g(void) {"]
+    functions = Functions(tree)
+    assert functions.around("interpreter/src/base/f.c", 5, known) == known[:1]
+    assert functions.around("interpreter/src/base/f.c", 1, known) == known[:1]  # outside: all of the file
+    wanted = ["nmpconv/a/m.py: def f(x: int = 3, *, flag: bool = True) -> float:"]
+    assert functions.around("nmpconv/a/m.py", 7, []) == functions.around("nmpconv/a/m.py", 2, []) == wanted
+    assert functions.name("nmpconv/a/m.py", 5) == wanted[0]
+
+
+def test_tests_that_call_a_function_cheapest_of_each_file_first(tmp_path: Path) -> None:
+    rows = [
+        {"test": "a.py::slow", "seconds": 2.0, "touched": [0], "new": ["f"]},
+        {"test": "a.py::quick", "seconds": 0.1, "touched": [0, 1], "new": ["g"]},
+        {"test": "a.py::other", "seconds": 0.1, "touched": [1], "new": []},
+        {"test": "b.py::late", "seconds": 5.0, "touched": [2, 0], "new": ["h"]},
+    ]
+    path = tmp_path / "touched.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert Touches(path).tests(["f"]) == ["a.py::quick", "b.py::late", "a.py::slow"]
+    assert Touches(path).tests(["none"]) == [] == Touches(tmp_path / "none").tests(["f"])
+
+
+def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:
+    """In the order asked for; the first that fails is told, and one that takes too long is over."""
+    text = "import time\ndef test_a(): pass\ndef test_b(): assert False\ndef test_c(): time.sleep(60)\n"
+    (tmp_path / "test_own.py").write_text(text)
+    (tmp_path / "build").mkdir()
+    asked = [
+        {"tests": ["test_own.py::test_a"], "seconds": 60},
+        {"tests": ["test_own.py::test_b", "test_own.py::test_a"], "seconds": 60},
+        {"tests": ["test_own.py::test_c"], "seconds": 1},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "mutation.runner"],
+        input="".join(json.dumps(line) + "\n" for line in asked),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(root / "tests")},
+    )
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"failed": None, "over": False},
+        {"failed": "test_own.py::test_b", "over": False},
+        {"failed": None, "over": True},
+    ]
 
 
 def test_equivalent_mutants_are_there(root: Path) -> None:

@@ -1,0 +1,71 @@
+"""Functions of source files, named by file and the line that begins them, and the tests that call them."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, zip_longest
+from pathlib import Path
+
+
+@dataclass
+class Functions:
+    """root: of the checkout."""
+
+    root: Path
+    _lines: dict[str, list[str]] = field(default_factory=dict)
+
+    def name(self, file: str, line: int) -> str:
+        """Of the function that begins there: in Python its first decorator or `def`."""
+        if file not in self._lines:
+            self._lines[file] = (self.root / file).read_text(encoding="utf-8").splitlines()
+        lines = self._lines[file]
+        if file.endswith(".py"):
+            while not lines[line - 1].lstrip().startswith(("def ", "async def ")):
+                line += 1
+        return f"{file}: {lines[line - 1].strip()}"
+
+    def around(self, file: str, line: int, known: Iterable[str]) -> list[str]:
+        """Names of the function that holds the line; of all in the file if none does. known: functions of C files."""
+        if file.endswith(".py"):
+            tree = ast.parse((self.root / file).read_text(encoding="utf-8"))
+            every = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+            holding = [node.lineno for node in every if node.lineno <= line <= (node.end_lineno or 0)]
+            inner = [max(holding)] if holding else [node.lineno for node in every]
+            return [self.name(file, n) for n in inner]
+        names = {name.removeprefix(f"{file}: ") for name in known if name.startswith(f"{file}: ")}
+        lines = (self.root / file).read_text(encoding="utf-8").splitlines()
+        before = [text.strip() for text in lines[:line] if text.strip() in names]
+        return [f"{file}: {text}" for text in before[-1:] or names]
+
+
+@dataclass(frozen=True)
+class Touches:
+    """path: lines that the plugin `mutation.touched` wrote."""
+
+    path: Path
+
+    @cached_property
+    def _rows(self) -> list[dict]:
+        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    @cached_property
+    def names(self) -> list[str]:
+        return list(chain.from_iterable(row["new"] for row in self._rows))
+
+    def tests(self, functions: Iterable[str]) -> list[str]:
+        """Those that call one of these: by turns of each test file the cheapest, which calls few others."""
+        wanted = set(functions)
+        numbers = {i for i, name in enumerate(self.names) if name in wanted}
+        by_file: dict[str, list[tuple[float, str]]] = {}
+        for row in self._rows:
+            if not numbers.isdisjoint(row["touched"]):
+                cost = (row["seconds"] + 0.01) * len(row["touched"])
+                by_file.setdefault(row["test"].split("::")[0], []).append((cost, row["test"]))
+        ordered = sorted(sorted(tests) for tests in by_file.values())
+        turns = zip_longest(*([test for _, test in tests] for tests in ordered))
+        return list(dict.fromkeys(test for turn in turns for test in turn if test))

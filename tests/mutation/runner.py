@@ -1,0 +1,81 @@
+"""Runs tests in forks of a process that has loaded their libraries: a line of JSON in, a line out.
+
+In: {"tests": [...], "seconds": of all}. Out: {"failed": the first test that fails or takes too long, or null,
+"over": whether the time was over first}.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUICK = ("-q", "-x", "-m", "not slow and not zoo", "-p", "no:cacheprovider")
+SECONDS = 60  # of one test with what it sets up, on a busy machine
+COLLECTING = "the collection of tests"
+
+
+class Chosen:
+    """Plugin of pytest: these tests in their order; `last` is the file with the one that began last."""
+
+    def __init__(self, tests: list[str], last: Path) -> None:
+        self.order, self.last = {test: i for i, test in enumerate(tests)}, last
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted((item for item in items if item.nodeid in self.order), key=lambda i: self.order[i.nodeid])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
+        self.last.write_text(item.nodeid, encoding="utf-8")
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            faulthandler.dump_traceback_later(SECONDS, exit=True, file=nowhere)  # C code may hold the lock
+            try:
+                return (yield)
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+
+
+def answer(tests: list[str], seconds: float, last: Path) -> dict[str, Any]:
+    """Of one line."""
+    last.write_text(COLLECTING, encoding="utf-8")
+    end = time.monotonic() + seconds
+    child = os.fork()
+    if not child:
+        os.setsid()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nowhere, stream)
+        code = 1
+        try:
+            files = list(dict.fromkeys(test.split("::")[0] for test in tests))
+            code = pytest.main([*QUICK, *files], plugins=[Chosen(tests, last)])
+        finally:
+            os._exit(code)
+    while not (done := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
+        time.sleep(0.02)
+    over = not done[0]
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # and what its tests started
+    if over:
+        os.waitpid(child, 0)
+    passed = over or os.waitstatus_to_exitcode(done[1]) in (0, 5)  # 5: no test was selected
+    return {"failed": None if passed else last.read_text(encoding="utf-8"), "over": over}
+
+
+if __name__ == "__main__":
+    for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(threads, "1")
+    for library in ("numpy", "onnx", "onnxruntime"):
+        import_module(library)
+    for line in sys.stdin:
+        print(json.dumps(answer(**json.loads(line), last=Path("build/last_test").absolute())), flush=True)
