@@ -58,7 +58,7 @@ def main() -> int:
             print(f"{name:22}{taken:5} of {file.branches:4} branches, {decided:4} of {conditions:4} conditions (MC/DC)")
             for branch, reason in BRANCHES.get(name, {}).items():
                 print(f"    {branch}\n        {reason}")
-            for branch in file.left - Counter(BRANCHES.get(name, ())):
+            for branch in file.left - Counter(list(BRANCHES.get(name, ()))):
                 failed = True
                 print(f"    {branch}\n        NOT REACHED, and unreached.py has no reason")
             if name in CONDITIONS:
