@@ -68,7 +68,10 @@ static size_t custom_scratch(const nmp_op *op) {
 
 static void custom_run(const nmp_op *op) {
   const nmp_custom_call call = call_of(op);
-  find(op)->run(&call);
+  const nmp_custom_op *row = find(op);
+  if (row) { /* else nmp_create refused it */
+    row->run(&call);
+  }
 }
 
 const nmp_op_type nmp_custom_type = {.check = custom_check, .scratch = custom_scratch, .run = custom_run};
