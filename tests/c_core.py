@@ -14,6 +14,7 @@ C99 = ("-std=c99", "-D_POSIX_C_SOURCE=200112L", "-g1", "-O1")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 PORTABLE = "-DNMP_FIXED_CPU=1"
+GATE = "-DNMP_BUILD_CUSTOM(X)=X(gate_op)"  # a custom op, that of samples/gate
 
 AMX = "-DNMP_AMX_GAIN=0"  # all int8 convolutions by tiles
 
@@ -49,14 +50,15 @@ class Library(NamedTuple):
 
 
 def compiled(root: Path, folder: Path, compiler: str, *flags: str, files: Sequence[Path] = ()) -> None:
-    """The objects of these files, or of all of the interpreter, in the folder."""
-    command = [compiler, *flags, *includes(root), "-c"]
+    """The objects of these files, or of all of the interpreter with a custom op, in the folder."""
+    command = [compiler, *flags, *([] if files else [GATE]), *includes(root), "-c"]
+    chosen = files or [*sources(root), root / "samples" / "gate" / "gate.c"]
 
     def compile_one(source: Path) -> None:
         subprocess.run([*command, source, "-o", folder / f"{source.parent.name}-{source.stem}.o"], check=True)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(compile_one, files or sources(root)))
+        list(pool.map(compile_one, chosen))
 
 
 def library(root: Path, folder: Path, compiler: str, flags: Sequence[str]) -> Library:

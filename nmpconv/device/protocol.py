@@ -109,7 +109,7 @@ class Loaded:
 
 
 def uploaded(model: bytes) -> bytes:
-    """What a device has in its memory for models after a whole upload: its record of it, then the file."""
+    """The memory for models of a device after a whole upload: its record of that, then the file."""
     crc = zlib.crc32(model)
     return _UPLOAD.pack(_UPLOAD_MAGIC, len(model), crc, len(model), crc).ljust(_UPLOAD_BYTES, b"\0") + model
 

@@ -108,7 +108,7 @@ def check(
 
 def test_op_cases_in_wasm(root: Path, tmp_path: Path, make: Make, node: Callable[..., str]) -> None:
     files = []
-    for case in CASES[::5]:
+    for case in [case for case in CASES if case.graph.nodes[0].op != "custom"][::5]:
         graph = case.graph
         wanted = reference.run(graph, dict(zip(graph.inputs, case.feeds, strict=True)))
         outputs = b"".join(wanted[graph[name].name].tobytes() for name in graph.outputs)

@@ -57,7 +57,7 @@ def test_help_is_what_gains_more_than_chance(noise: np.ndarray, capsys: pytest.C
         *(("t1", False, -1), ("t2", False, -1)),
     ]
     assert [one.images for one in found] == [IMAGES] * 4
-    show_levers(found)
+    show_levers(found, {})
     helping, others = capsys.readouterr().out.split("What was tried, and gains no more than chance")
     assert "What would help most, each alone, on 34 images" in helping
     assert "t0" in helping and "t3" in helping and "+1 of 34" in helping

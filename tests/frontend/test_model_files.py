@@ -355,11 +355,11 @@ def test_local_functions_that_call_others(depth, refused, path):
 def test_the_inliner_refuses(path, monkeypatch):
     """What onnx does not say beforehand is an error about the file, too."""
 
-    def refuse(model):
+    def refuse(model, functions, exclude):
         raise RuntimeError("assertion failed")
 
     test_local_functions_are_inlined(path)
-    monkeypatch.setattr(onnx.inliner, "inline_local_functions", refuse)
+    monkeypatch.setattr(onnx.inliner, "inline_selected_functions", refuse)
     expected = f"{path}: its local functions cannot be inlined: assertion failed"
     assert refusal(load, path) == (InputError, expected)
 

@@ -88,8 +88,7 @@ def compiler() -> str:
 
 def build(root: Path, folder: Path, flags: Sequence[str] = FUZZER, compiled_by: str = "") -> None:
     """The programs fuzz_TARGET. They have portable kernels: other tests compare those of other levels with these."""
-    gate = "-DNMP_BUILD_CUSTOM(X)=X(gate_op)"  # a custom op, of samples/gate
-    used, every = compiled_by or compiler(), (*C99, "-w", PORTABLE, gate, *SANITIZE, *flags)
+    used, every = compiled_by or compiler(), (*C99, "-w", PORTABLE, *SANITIZE, *flags)
     objects, firmware = folder / "objects", root / "interpreter" / "firmware"
     shutil.rmtree(objects, ignore_errors=True)
     objects.mkdir(parents=True)
@@ -97,7 +96,6 @@ def build(root: Path, folder: Path, flags: Sequence[str] = FUZZER, compiled_by: 
     core = library(root, objects, used, every)
     for name, target in TARGETS.items():
         own = [root / "interpreter" / "tests" / f"fuzz_{name}.c", *(firmware / part for part in target.own)]
-        own.append(root / "samples" / "gate" / "gate.c")
         core.program(folder / f"fuzz_{name}", "-DNMP_LIBFUZZER", f"-I{firmware}", *own, "-lm")
 
 
