@@ -32,6 +32,7 @@ import test_overlap
 from fuzz_inputs import small
 from fuzz_inputs.guards import guards
 from fuzz_inputs.talks import talks
+from nmpconv.file import flatbuffer
 from nmpconv.file.writer import to_bytes
 from nmpconv.passes.memory import plan_memory
 
@@ -111,6 +112,7 @@ def models(folder: Path) -> list[Path]:
     custom = min((to_bytes(plan_memory.run(case.graph), {}) for case in BY_OP["custom"]), key=len)
     more = {
         "custom": custom,
+        "unknown": flatbuffer.seal(custom.replace(b"::Gate", b"::Gats")),
         "long": to_bytes(small.long(40), {}),
         **{f"guard{i:02}": data for i, (_, data, *_) in enumerate(guards())},
     }

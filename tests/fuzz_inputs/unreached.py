@@ -6,6 +6,8 @@ neither taken nor here.
 
 ALL = "this build has all widths, ops, shapes of convolutions and words of faults; make firmware leaves some out"
 FIXED = "this build has one CPU, fixed when it is compiled; tests/ops runs those that choose one, at every level"
+TABLE = "these programs have no table of custom ops at run time; tests/ops/test_custom.py has"
+ANY = "nmp_inspect_target takes any custom op, and is in no build with a fixed CPU"
 HUGE = "it would take a file or packed weights of gigabytes"
 BRANCHES: dict[str, dict[str, str]] = {
     "agent.c": {
@@ -72,6 +74,16 @@ BRANCHES: dict[str, dict[str, str]] = {
     "ops/conv2d.c": {
         "never true: NMP_REQUIRE_BUILT(nmp_conv_is_direct(&c) == nmp_conv_is_product(&c), "
         '"a convolution that is no product of pixels", 0,': ALL,
+    },
+    "ops/custom.c": {
+        "never true: row && row->name; row++) {": TABLE,
+        "never true: row->name; row++) {": TABLE,
+        "never false: row->name; row++) {": TABLE,
+        "never true: same(row->name, name)) {": TABLE,
+        "never false: same(row->name, name)) {": TABLE,
+        "never false: !any) {": ANY,
+        "never false: row) {": ANY,
+        "never false: row) { /* else nmp_create refused it */": "nmp_create refused it",
     },
     "ops/gather.c": {
         "never false: default:": FIXED,

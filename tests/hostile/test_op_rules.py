@@ -125,6 +125,7 @@ RULES: list[tuple[str, str, Changes]] = [
     ("groups", "conv2d", {"params": {"groups": 0}}),
     ("rank of a constant", "conv2d padded", {"in 3": constant((1, 7), 8)}),
     ("rank of the input", "fully_connected", {"in 0": {"shape": ()}, "out": {"shape": ()}}),
+    ("number of inputs", "custom", {"op": {"inputs": [0] * 5}}),
     ("number of inputs", "gather_elements", {"op": {"inputs": [0]}}),
     ("exponent of an input", "gather_elements", {"in 0": {"exponents": [-9]}}),
     ("exponent of the indices", "gather_elements", {"in 1": {"exponents": [1]}}),
@@ -169,6 +170,7 @@ TAKEN: list[tuple[str, dict[str, int], dict[int, np.ndarray]]] = [
     ("sum_lookup", {"low": 0, "pieces": 0}, {2: np.array([-300, 20, 5000], np.int32)}),  # sums beyond the table
 ]
 CASES = {
+    "custom": "custom/samples.gate::Gate/int8/-32767/-8to-7/random",
     "add": "add/constant/int8",
     "average_pool": "average_pool/2x2/8to8/random",
     "batch_matmul": "batch_matmul/5x7*3x7/8x8x8",

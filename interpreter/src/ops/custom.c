@@ -52,7 +52,6 @@ static nmp_rule custom_check(const nmp_op *op) {
   if (row == NULL && !any) {
     return NMP_RULE(NMP_E_CUSTOM, op->params.custom.op, 0, 0);
   }
-  NMP_REQUIRE(op->input_count <= NMP_CUSTOM_INPUTS_MAX, "inputs", op->input_count, NMP_CUSTOM_INPUTS_MAX);
   NMP_TRY(nmp_check_inputs(op, 1, NMP_CUSTOM_INPUTS_MAX, op->input_count));
   NMP_REQUIRE(scratch >= 0 && scratch <= NMP_CUSTOM_SCRATCH_MAX, "scratch", scratch, NMP_CUSTOM_SCRATCH_MAX);
   if (row) {
