@@ -101,7 +101,8 @@ document.getElementById("outcome").textContent = JSON.stringify({
   map: (() => {
     const [frame, map] = [".graph", ".minimap"].map((found) => document.querySelector(found));
     document.querySelector("[data-zoom=fit]").click();
-    const fits = map.style.display === "none";
+    const over = frame.scrollHeight > frame.clientHeight + 1 || frame.scrollWidth > frame.clientWidth + 1;
+    const fits = (map.style.display === "none") !== over; // no graph is drawn at less than a tenth
     document.querySelector("[data-zoom='1']").click();
     for (let i = 0; i < 9; i++) document.querySelector("[data-zoom='1.25']").click();
     const [shown, box] = [map.style.display !== "none", map.getBoundingClientRect()];
