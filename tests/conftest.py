@@ -150,9 +150,11 @@ def missing(what: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
-    """once(name, fill): a folder that `fill` was called with, in one of all processes of the run."""
+    """once(name, fill): a folder that `fill` was called with, in one of all processes of the run; of all runs with the
+    same folder NMP_ONCE, between which no source changes."""
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    base = Path(os.environ.get("NMP_ONCE") or base)
 
     def filled(name: str, fill: Callable[[Path], object]) -> Path:
         folder, done = base / name, base / f"{name}.done"

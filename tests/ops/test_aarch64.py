@@ -22,8 +22,14 @@ pytestmark = pytest.mark.slow
 LEVELS = ["portable", "neon", "neondot", "i8mm"]
 CPUS = ("max", "cortex-a76", "cortex-a53")  # whose best levels are i8mm, neondot and neon
 # Minutes each: their ops are in others, too.
-LARGEST = ("super_resolution_224", "deeplabv3_mnv2_dm05_513_qatdeq", "yolox_nano_416")
-ONLY_INT8 = ("fastestdet_352", "fsrcnn_x2", "yunet_n_320", "mobilenetv2_100_224_ptqdeq", "squeezenet1.1_227")
+LARGEST = (
+    "super_resolution_224",
+    "deeplabv3_mnv2_dm05_513_qatdeq",
+    "yolox_nano_416",
+    "mobilenetv2_100_224_ptqdeq",
+    "squeezenet1.1_227",
+)
+ONLY_INT8 = ("fastestdet_352", "fsrcnn_x2", "yunet_n_320")
 MLPERF_TINY = ("mlperf_ic_resnet8_nhwc", "mlperf_vww_mobilenet025_nchw", "mlperf_kws_dscnn", "mlperf_ad_autoencoder")
 
 
