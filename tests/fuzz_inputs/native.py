@@ -177,8 +177,8 @@ def minimise(program: Path, target: Target, folder: Path, given: Mapping[str, st
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of one file, by all corpora. branches: how many there are; left: those never taken, by the text where they
-    begin, with how many are of one name; conditions: those that decide alone (MC/DC), and all.
+    """Coverage of one file by all corpora. branches: how many there are; left: those never taken, by the text where
+    they begin, with how many are of one name; conditions: those that decide alone (MC/DC), and all.
     """
 
     branches: int
@@ -224,7 +224,7 @@ def coverage(root: Path, folder: Path, given: Mapping[str, str]) -> dict[str, Co
 
 
 def _branches(shown: str, source: list[str]) -> tuple[int, Counter[str]]:
-    """How many there are and those never taken. One of a macro has the line that expands it for its name."""
+    """Number of all branches, and those never taken. One of a macro has the line that expands it for its name."""
     line, count, left = "", 0, Counter[str]()
     for text in shown.splitlines():
         if branch := BRANCH.search(text):

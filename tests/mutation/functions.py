@@ -19,7 +19,7 @@ class Functions:
     _lines: dict[str, list[str]] = field(default_factory=dict)
 
     def name(self, file: str, line: int) -> str:
-        """Of the function that begins there: in Python its first decorator or `def`."""
+        """Name of the function that begins there: in Python its first decorator or `def`."""
         if file not in self._lines:
             self._lines[file] = (self.root / file).read_text(encoding="utf-8").splitlines()
         lines = self._lines[file]

@@ -46,7 +46,7 @@ class Chosen:
 
 
 def answer(tests: list[str], seconds: float, last: Path) -> dict[str, Any]:
-    """Of one line."""
+    """Answers one line: what these tests, run in a process of their own, say."""
     last.write_text(COLLECTING, encoding="utf-8")
     end = time.monotonic() + seconds
     child = os.fork()

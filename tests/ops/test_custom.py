@@ -296,7 +296,7 @@ def test_the_table_is_kept() -> None:
 
 
 def test_no_transpose_is_left_around_one_operand(installed, tmp_path: Path) -> None:
-    """Of an op that is elementwise."""
+    """An elementwise op has no need of one."""
     installed("same = twice_of_a_test:Same")
     path = model_of("Same", tmp_path / "m.onnx")
     model = onnx.load(path)
