@@ -112,7 +112,10 @@ def _integer_runs(result: Result, case: Case) -> tuple[list[tuple[dict, dict]], 
     """The reference on each sample: integers in and out, and the outputs as reals [n, ...]."""
     graph, rows = result.graph, []
     for i in range(case.count):
-        feed = {name: integers(case.feeds[name][i].astype(np.float32), graph[name]) for name in graph.inputs}
+        feed = {
+            name: integers(graph[name].stored(case.feeds[name][i].astype(np.float32)), graph[name])
+            for name in graph.inputs
+        }
         rows.append((feed, run_reference(graph, feed)))
     real = {}
     for name in graph.outputs:

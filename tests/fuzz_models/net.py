@@ -99,7 +99,8 @@ class Net:
         kind = None if integers and isinstance(data, np.ndarray) else np.int64 if integers else np.float32
         x = np.asarray(data, kind)
         if x.dtype == np.float32 and like and self.dtype(like) == np.float16:
-            x = x.astype(np.float16)
+            with np.errstate(over="ignore"):  # infinite: the step is refused by its results
+                x = x.astype(np.float16)
         same = [n for n, old in self.constants.items() if old.dtype == x.dtype and np.array_equal(old, x)]
         if same and self.chance(0.5):  # shared
             return same[0]

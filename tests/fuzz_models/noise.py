@@ -45,8 +45,9 @@ def float_noise(case: Case, wanted: Arrays, values: Arrays) -> dict[str, float]:
     """SQNR in dB by output where every tensor and constant is off by at most one unit of float32's last place.
 
     That is what any rearrangement of the arithmetic may do: the rounding of each intermediate result is random.
-    InstanceNormalization is x * s - mean * s in onnxruntime, and both products are rounded. Its LRN carries one sum of
-    squares along the channels: the largest square is rounded into all that follow.
+    InstanceNormalization is x * s - mean * s in onnxruntime, and both products are rounded. Its Sigmoid is rounded to a
+    unit of 1, however small it is. Its LRN carries one sum of squares along the channels: the largest square is rounded
+    into all that follow.
     """
     makers = case.makers()
     lowest = dict.fromkeys(wanted, math.inf)
@@ -60,9 +61,10 @@ def float_noise(case: Case, wanted: Arrays, values: Arrays) -> dict[str, float]:
             node = makers.get(name)
             if node is not None and node.kind == "LRN":
                 factor *= 1 + (_carried(node, values | case.feeds) * noise.uniform(-ULP, ULP, x.shape)).astype(x.dtype)
-            if node is None or node.kind != "InstanceNormalization":
+            if node is None or node.kind not in ("InstanceNormalization", "Sigmoid"):
                 return [Node("Mul", (source, f"{name}/noise"), (name,))], {f"{name}/noise": factor}
-            product = _scaled(case, node, values) * noise.uniform(-ULP, ULP, x.shape)
+            largest = 1.0 if node.kind == "Sigmoid" else _scaled(case, node, values)
+            product = largest * noise.uniform(-ULP, ULP, x.shape)
             moved = [Node("Mul", (source, f"{name}/a/noise"), (f"{name}/moved",))]
             moved.append(Node("Add", (f"{name}/moved", f"{name}/b/noise"), (name,)))
             return moved, {f"{name}/a/noise": factor, f"{name}/b/noise": product.astype(x.dtype)}

@@ -227,6 +227,17 @@ def rare(net: Net, x: str) -> str:
     return net.add(net.among("Sigmoid", "Exp", "Softplus"), y)
 
 
+def wake_word(net: Net, x: str) -> str:
+    """One score a sample, of a word that the samples do not have: a layer, a normalization of it, a Sigmoid."""
+    rows = net.add("Flatten", x)
+    size = net.shape(rows)[1]
+    spread = net.among(0.5, 1.0, 2.0) / max(net.largest(x), 1e-3) / size**0.5
+    score = net.add("MatMul", rows, net.const(np.float32(net.noise.normal(0, spread, (size, 1))), x))
+    for kind, number in (("Sub", 0.1), ("Mul", net.among(0.7, 1.3)), ("Sub", net.among(8.0, 9.5, 11.0))):
+        score = net.add(kind, score, _number(net, number, x))
+    return net.add("Sigmoid", score)
+
+
 def steady(net: Net, x: str) -> str:
     """A layer of many features that hardly vary, as of nets with a wide last layer."""
     rows, wide = net.add("Flatten", x), 1280
@@ -262,6 +273,7 @@ def loop(net: Net, x: str) -> str:
 
 ANY = (
     rare,
+    wake_word,
     steady,
     loop,
     silu,

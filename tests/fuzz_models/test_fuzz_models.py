@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -408,12 +408,24 @@ def test_found_once(name: str) -> None:
     assert not outcome.failures and not outcome.refused and not outcome.invalid, outcome
 
 
-def test_logits_far_below_0_are_drawn() -> None:
+@pytest.mark.parametrize("pattern", [patterns.rare, patterns.wake_word])
+def test_logits_far_below_0_are_drawn(pattern: Callable[[Net, str], str]) -> None:
     """Their Sigmoid is far smaller than what other tensors are drawn with."""
     small = 0
     for seed in range(8):
         net = Net(seed)
         net.input((1, 4), net.noise.normal(size=(net.samples, 1, 4)))
-        y = net.attempt(patterns.rare, next(iter(net.feeds)))
+        y = net.attempt(pattern, next(iter(net.feeds)))
         small += y is not None and net.largest(y) < USUAL[0]
     assert small >= 4
+
+
+def test_numbers_enter_by_channel(tmp_path: Path) -> None:
+    """An input with an exponent and an offset for each channel: 16 bits are not blamed for what was fed wrong."""
+    net = Net(20)
+    units = np.array([1.0, 0.01, 30.0, 4.0])
+    net.input((1, 4), units * (net.noise.uniform(size=(net.samples, 1, 4)) + 1))
+    score = net.attempt(patterns.wake_word, next(iter(net.feeds)))
+    assert score
+    outcome = check(net.case([score]), tmp_path, ("16",))
+    assert outcome.figures["16"] > 50 and not outcome.failures, outcome
