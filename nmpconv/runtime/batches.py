@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -102,6 +102,7 @@ class Batches:
         self._net, self._inputs, self._outputs = net, inputs, outputs
         self._arena_bytes, self._threads, self._block = arena_bytes, threads, block
         self._spares: list[Lane] = []
+        self._seconds: dict[int, float] = {}  # of a sample, by the least number that runs side by side
 
     def of(self, net: _nmp.Net) -> Batches:
         """Those of a copy of the net."""
@@ -114,7 +115,8 @@ class Batches:
     def run(self, rows: Sequence[NDArray[Any]], count: int, reals: bool) -> list[NDArray[Any]]:
         """Outputs [count, *shape] of ``count`` rows, which `Port.values` makes integers: integers, or real numbers.
 
-        The first rows say how long one takes; the others are given to all threads where that is worth their start.
+        The first rows of the first batch say how long one takes; all others are given to all threads where that is
+        worth their start.
         """
         outputs = [np.empty((count, *port.shape), np.float64 if reals else port.dtype) for port in self._outputs]
         numbers = max((math.prod(port.shape) for port in self._inputs), default=1)
@@ -145,21 +147,30 @@ class Batches:
             part(nets, some)
             self._spares.append(nets)
 
-        probe, left, rest = min(step, max(least, -(-count // PROBE))), range(count), math.inf
-        for _ in range(PROBES):
-            some, left = left[:probe], left[probe:]
-            start = time.perf_counter()
-            part(lane, some)
-            took = time.perf_counter() - start
-            rest = min(rest, took / max(len(some), 1) * len(left))
-            if took > WORTH or rest <= WORTH:
-                break
-        if self._threads == 1 or rest <= WORTH:
-            part(lane, left)
+        seconds, left = self._seconds.get(least, math.inf), range(count)
+        if math.isinf(seconds):
+            probe = min(step, max(least, -(-count // PROBE)))
+            for _ in range(PROBES):
+                some, left = left[:probe], left[probe:]
+                took = timed(part, lane, some)
+                seconds = min(seconds, took / max(len(some), 1))
+                if took > WORTH or seconds * len(left) <= WORTH:
+                    break
+        if self._threads == 1 or seconds * len(left) <= WORTH:
+            took = timed(part, lane, left)
         else:
             size = -(-len(left) // (PARTS * self._threads))
-            thread_pool.each(leased, [left[i : i + size] for i in range(0, len(left), size)], self._threads)
+            tasks = [left[i : i + size] for i in range(0, len(left), size)]
+            took = self._threads * timed(thread_pool.each, leased, tasks, self._threads)
+        self._seconds[least] = min(seconds, took / len(left)) if left else seconds
         return outputs
+
+
+def timed(work: Callable[..., object], *arguments: object) -> float:
+    """Seconds that a call takes."""
+    start = time.perf_counter()
+    work(*arguments)
+    return time.perf_counter() - start
 
 
 def aligned(size: int) -> Bytes:

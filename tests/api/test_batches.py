@@ -64,6 +64,18 @@ def test_batches_in_threads(file: bytes, floats: np.ndarray, threads: int | None
         np.testing.assert_array_equal(other.run(floats)[0], wanted)
 
 
+def test_only_the_first_batch_is_measured(file: bytes, floats: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first rows alone; later batches that are not worth threads are one part."""
+    monkeypatch.setattr(batches, "WORTH", np.inf)
+    parts: list[int] = []
+    monkeypatch.setattr(batches.Lane, "run", lambda _lane, _inputs, _outputs, count: parts.append(count))
+    net = nmpconv.load(file)
+    net.run(floats)
+    assert parts == [-(-COUNT // batches.PROBE), COUNT - -(-COUNT // batches.PROBE)]
+    net.run(floats)
+    assert parts[2:] == [COUNT]
+
+
 @pytest.mark.usefixtures("four_cores")
 def test_a_sample_that_is_refused(file: bytes, floats: np.ndarray) -> None:
     """Wherever it stands; the net goes on."""
