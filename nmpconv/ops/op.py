@@ -1,7 +1,7 @@
 """Interface of an op: one frozen dataclass of parameters and a handful of functions, one op a file.
 
-Adding an op is three files: its table in schema/nmp.fbs, one here, interpreter/src/ops/<op>.c. What a pass
-needs to know of an op is a trait here: a pass names an op only where it builds one.
+CONTRIBUTING.md lists the files of a new op. What a pass needs to know of an op is a trait here: a pass names an op
+only where it builds one.
 """
 
 from __future__ import annotations

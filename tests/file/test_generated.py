@@ -55,6 +55,16 @@ def test_ops_are_the_members_in_order() -> None:
     assert tuple(OP_TABLES.values()) == MEMBERS
 
 
+def test_ops_keep_their_numbers() -> None:
+    """Files and firmware have them: a new op comes behind all others, and goes to the end of this list."""
+    numbered = (
+        "Conv2D FullyConnected Add Mul AveragePool MaxPool Requantize Lookup Softmax Concat Pad Slice Reshape "
+        "Transpose Gather Resize Sub Minimum Maximum ConvTranspose Normalize BatchMatmul Divide Greater Equal ArgMax "
+        "Lrn CumSum GridSample GatherElements MulOffset SumLookup ConvAdd Custom"
+    )
+    assert " ".join(MEMBERS) == numbered
+
+
 @pytest.mark.parametrize("name", list(OPS))
 def test_params_are_the_table(name: str) -> None:
     """Names, order and defaults of an op's dataclass are those of its table."""

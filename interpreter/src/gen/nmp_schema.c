@@ -89,11 +89,9 @@ static const fb_field fields[] = {
     {FB_KIND_SCALAR, 4}, /* ConvAdd.pad_bottom */
     {FB_KIND_SCALAR, 4}, /* ConvAdd.pad_right */
     {FB_KIND_SCALAR, 4}, /* ConvAdd.groups */
-#if NMP_CUSTOM
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Custom.op */
     {FB_KIND_VECTOR, 4}, /* Custom.attributes */
     {FB_KIND_SCALAR, 4}, /* Custom.scratch */
-#endif
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Tensor.name */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Tensor.shape */
     {FB_KIND_SCALAR, 1}, /* Tensor.dtype */
@@ -112,7 +110,7 @@ static const fb_field fields[] = {
     {FB_KIND_VECTOR, 4}, /* Tensor.float_offsets */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
-    {FB_KIND_UNION | FB_REQUIRED, 33 + NMP_CUSTOM}, /* Op.params */
+    {FB_KIND_UNION | FB_REQUIRED, 34}, /* Op.params */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.inputs */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.outputs */
     {FB_KIND_SCALAR, 8}, /* Op.macs */
@@ -185,18 +183,16 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     72, /* MulOffset */
     74, /* SumLookup */
     78, /* ConvAdd */
-#if NMP_CUSTOM
     87, /* Custom */
-#endif
-    87 + 3 * NMP_CUSTOM, /* Tensor */
-    103 + 3 * NMP_CUSTOM, /* Op */
-    110 + 3 * NMP_CUSTOM, /* Preprocess */
-    118 + 3 * NMP_CUSTOM, /* Port */
-    125 + 3 * NMP_CUSTOM, /* Bytes */
-    126 + 3 * NMP_CUSTOM, /* TestVector */
-    128 + 3 * NMP_CUSTOM, /* Entry */
-    130 + 3 * NMP_CUSTOM, /* Model */
-    142 + 3 * NMP_CUSTOM, /* the end */
+    90, /* Tensor */
+    106, /* Op */
+    113, /* Preprocess */
+    121, /* Port */
+    128, /* Bytes */
+    129, /* TestVector */
+    131, /* Entry */
+    133, /* Model */
+    145, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

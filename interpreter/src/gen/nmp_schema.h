@@ -2,7 +2,6 @@
 #ifndef NMP_GEN_SCHEMA_H
 #define NMP_GEN_SCHEMA_H
 
-#include "base/build.h"
 #include "base/fb.h"
 
 #define NMP_IDENTIFIER "NMP1"
@@ -43,9 +42,7 @@ enum {
   FB_MUL_OFFSET,
   FB_SUM_LOOKUP,
   FB_CONV_ADD,
-#if NMP_CUSTOM
   FB_CUSTOM,
-#endif
   FB_TENSOR,
   FB_OP,
   FB_PREPROCESS,
