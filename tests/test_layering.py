@@ -232,6 +232,7 @@ FOLDERS: dict[str, set[str]] = {
     "ops/common": {"base", "conv", "dispatch.h", "gen", "include", "kernels"},
     "ops": {"base", "conv", "ops/common"},
     "core": {"base", "dispatch.h", "gen", "include", "ops/common"},
+    "sound": {"base", "core", "gen", "include"},
     "core/fuse": {"base", "core", "gen", "ops/common"},
     "nmp.c": {"core", "core/fuse", "dispatch.h", "gen", "include"},
     "python": {"include"},

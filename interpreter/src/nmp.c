@@ -94,6 +94,10 @@ static nmp_status check_file(nmp_net *net, const void *file, size_t bytes, nmp_n
   return status == NMP_OK ? nmp_model_check(m, needs, fault) : status;
 }
 
+const nmp_model *nmp_model_of(const nmp_net *net) {
+  return &net->model;
+}
+
 /* All but what the arena needs besides activations, which depends on the machine. */
 static void tell(const nmp_model *m, const nmp_needs *needs, nmp_info *info) {
   info->major = fb_model_major(m->root);

@@ -98,7 +98,7 @@ def import_model(context: Context, data: Mapping[str, Data]) -> Imported:
         data,
         options.preprocess_of,
         options.state or (),
-        _front_end(options),
+        front_end(options),
         limit=options.limit,
         max_pixels=options.max_pixels,
         progress=context.progress,
@@ -206,9 +206,9 @@ def _load(context: Context) -> Graph:
     values, shapes = options.bound_inputs
     graph = load(context.model, input_shapes=shapes, input_values=values, outputs=options.outputs or ())
     fed = [name for name in graph.inputs if name not in recurrent_states.checked(graph, options.state or ())]
-    if (front_end := _front_end(options)) is not None and len(fed) == 1:
+    if (front := front_end(options)) is not None and len(fed) == 1:
         axis = None if options.stream is None else stream_spec.parse(options.stream).axis
-        audio.time_axis(front_end, graph.source_shapes.get(fed[0], graph[fed[0]].shape), axis)
+        audio.time_axis(front, graph.source_shapes.get(fed[0], graph[fed[0]].shape), axis)
     graph = replace(graph, labels=class_names(options.labels), faithful=options.faithful)
     return context.trace(graph, "FLOAT", "import")
 
@@ -223,7 +223,8 @@ def class_names(labels: Path | str | Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
-def _front_end(options: Options) -> FrontEnd | None:
+def front_end(options: Options) -> FrontEnd | None:
+    """The front end of sound that the options name."""
     return None if options.audio is None else audio.parse(options.audio)
 
 

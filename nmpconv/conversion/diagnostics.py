@@ -14,6 +14,7 @@ from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats
 from nmpconv.conversion.quantizer import heads
 from nmpconv.conversion.validation import Score
+from nmpconv.data.audio import FrontEnd
 from nmpconv.data.samples import Feeds, Samples, spread
 from nmpconv.ir import Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS
@@ -300,3 +301,10 @@ def unsure(logits: np.ndarray) -> tuple[str, ...]:
     if sure >= max(UNSURE, CHANCE / logits.shape[1]):
         return ()
     return (f"the float model is unsure of its images: the best class has {100 * sure:.0f} % (median)",)
+
+
+def floats_of_sound(front: FrontEnd | None) -> tuple[str, ...]:
+    """A remark where frames of sound are computed in floats though nobody asked for that."""
+    if front is None or not front.bands or front.integers or not front.why_floats:
+        return ()
+    return (f"frames of sound are computed in floats: {front.why_floats}. No device has the same; see docs/streams.md",)

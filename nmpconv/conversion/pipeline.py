@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from nmpconv.base import stream_spec
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.verdict import Quality
 from nmpconv.base.workers import Here, opened
@@ -21,9 +22,10 @@ from nmpconv.conversion import (
     ram_plan,
     recipes,
     sensitivity,
+    sound_ports,
     verdict_samples,
 )
-from nmpconv.conversion.calibration import Calibrated, calibrate, import_model, import_without_data
+from nmpconv.conversion.calibration import Calibrated, calibrate, front_end, import_model, import_without_data
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.decision import Decision, choose_recipe, promote_cheap_tensors, search_widths
@@ -141,6 +143,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         *diagnostics.normalization(fitter.graph, calibrated.samples, calibrated.feeds),
         *diagnostics.unused(calibrated.samples, preprocess),
         *diagnostics.misnamed(fitter.graph),
+        *diagnostics.floats_of_sound(front_end(options)),
         *(diagnostics.other_steps(fitter.graph) if options.faithful else ()),
         *diagnostics.saturating(decision.prepared.ranged),
         *diagnostics.degenerate(fitter.images, fitter.graph.pixels, len(calibrated.feeds)),
@@ -184,7 +187,9 @@ def write(context: Context, calibrated: Calibrated, decision: Decision, quantize
     """Serializes the graph; writes the recipe where it was asked for."""
     options, planned = context.options, quantized.planned
     vectors = file_contents.test_vectors(planned, calibrated.feeds, options.test_vectors)
-    data = to_bytes(planned, decisions.metadata(context, calibrated, decision), vectors)
+    axis = None if options.stream is None else stream_spec.parse(options.stream).axis
+    sounds = sound_ports.fronts(planned, front_end(options), axis, planned.states)
+    data = to_bytes(planned, decisions.metadata(context, calibrated, decision), vectors, sounds)
     if options.save_recipe is not None:
         recipes.save(options.save_recipe, _recipe_text(context, calibrated, decision))
     report = replace(report, file_bytes=len(data), footprint=footprint(data, options.target))

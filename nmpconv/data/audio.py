@@ -3,7 +3,8 @@
 A front end is written down as 'rate=8000,window=512,hop=256,bands=24'; the samples are from -1 to 1, rate of them a
 second. Frame i is the logarithm of the energy in each band, log(energy + floor), of ``window`` samples from i * hop on,
 under a Hann window. Bands are triangles at equal distances on the mel scale 2595 * log10(1 + f / 700) (O'Shaughnessy,
-1987), from ``low`` to ``high`` Hz. With a rate alone, a frame is a sample.
+1987), from ``low`` to ``high`` Hz. With a rate alone, a frame is a sample. The Fourier transform has ``fft`` points:
+zeros follow a shorter window. Where that is a power of two, frames are computed in integers, as on a device (`sound`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import os
 import struct
 import wave
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from io import BufferedReader
 from math import prod
 from pathlib import Path
@@ -20,13 +22,19 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.base import sound
 from nmpconv.base.files import open_file
+from nmpconv.base.sound import SoundFront
 from nmpconv.errors import InputError, UsageError
 
 SUFFIX = ".wav"
 PCM = 1  # a WAV file's number for integers
-FORM = "rate=8000,window=512,hop=256,bands=24, maybe low=0,high=4000,floor=0.001; or rate=16000 for samples"
-WHOLE = ("rate", "window", "hop", "bands")
+FORM = (
+    "rate=8000,window=512,hop=256,bands=24, maybe low=0,high=4000,floor=0.001,fft=512,integers=1; or rate=16000 for "
+    "samples"
+)
+NEEDED = ("rate", "window", "hop", "bands")
+WHOLE = (*NEEDED, "fft", "integers")
 WINDOW_MAX, BANDS_MAX = 1 << 16, 4096
 
 Ears = Callable[[Path], np.ndarray]
@@ -34,7 +42,8 @@ Ears = Callable[[Path], np.ndarray]
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """window, hop: samples; 0 where a frame is a sample. low, high: Hz."""
+    """window, hop: samples; 0 where a frame is a sample. low, high: Hz. fft: points of the Fourier transform. integers:
+    whether frames are computed in integers, by ``tables`` of a file or those that the numbers mean."""
 
     rate: int
     window: int = 0
@@ -43,6 +52,9 @@ class FrontEnd:
     low: float = 0.0
     high: float = 0.0
     floor: float = 1e-3
+    fft: int = 0
+    integers: int = 0
+    tables: SoundFront | None = field(default=None, repr=False)
 
     @property
     def width(self) -> int:
@@ -53,23 +65,78 @@ class FrontEnd:
         """float32 [frames, width] of samples [n]; those at the end that fill no window are left out."""
         if not self.bands:
             return np.asarray(samples, np.float32)[:, None]
+        if self.integers:
+            found = sound.features(self.whole, to_pcm(samples))
+            return np.ldexp(found, sound.EXPONENT).astype(np.float32)  # exact: they have 23 bits
         count = max(0, (len(samples) - self.window) // self.hop + 1)
         cut = np.lib.stride_tricks.sliding_window_view(samples, self.window)[:: self.hop] if count else samples[:0]
         hann, filters = np.hanning(self.window), self._filters()
         found = np.empty((count, self.bands), np.float32)
         for i in range(count):
-            energy = (np.abs(np.fft.rfft(cut[i] * hann)) ** 2) @ filters
+            energy = (np.abs(np.fft.rfft(cut[i] * hann, self.fft)) ** 2) @ filters
             found[i] = np.log(energy + self.floor)
         return found
 
     def _filters(self) -> np.ndarray:
-        """[window / 2 + 1, bands]: the triangles."""
+        """[fft / 2 + 1, bands]: the triangles."""
         low, high = (2595 * np.log10(1 + f / 700) for f in (self.low, self.high))
         edges = 700 * (10 ** (np.linspace(low, high, self.bands + 2) / 2595) - 1)
-        hertz = np.fft.rfftfreq(self.window, 1 / self.rate)[:, None]
+        hertz = np.fft.rfftfreq(self.fft, 1 / self.rate)[:, None]
         rise = (hertz - edges[:-2]) / (edges[1:-1] - edges[:-2])
         fall = (edges[2:] - hertz) / (edges[2:] - edges[1:-1])
         return np.maximum(0, np.minimum(rise, fall))
+
+    @cached_property
+    def whole(self) -> SoundFront:
+        """The same in integers, before those of an input."""
+        if self.tables is not None:
+            return self.tables
+        filters = np.rint(self._filters() * sound.WEIGHT_ONE).astype(int).T
+        used = [np.flatnonzero(row) for row in filters]
+        spans = [(int(at[0]), int(at[-1]) + 1) if len(at) else (0, 0) for at in used]
+        quarter = np.arange(self.fft // 4 + 1) / self.fft
+        return SoundFront(
+            self.rate,
+            self.hop,
+            self.fft,
+            tuple(np.rint(np.hanning(self.window) * sound.WEIGHT_ONE).astype(int).tolist()),
+            tuple(np.rint(np.sin(2 * np.pi * quarter) * sound.TURN_ONE).astype(int).tolist()),
+            tuple(start for start, _ in spans),
+            tuple(end - start for start, end in spans),
+            tuple(int(w) for row, (start, end) in zip(filters, spans, strict=True) for w in row[start:end]),
+            self._whole_floor,
+        )
+
+    @property
+    def _whole_floor(self) -> int:
+        return round(self.floor * 2.0 ** (65 - 2 * self.fft.bit_length()))
+
+    @property
+    def why_floats(self) -> str:
+        """Reason why frames cannot be computed in integers; '' where they can."""
+        if not self.bands:
+            return "a frame is a sample"
+        if not sound.POINTS_MIN <= self.fft <= sound.POINTS_MAX or self.fft & (self.fft - 1):
+            return (
+                f"a transform of {self.fft} points; powers of two from {sound.POINTS_MIN} to {sound.POINTS_MAX} can be"
+            )
+        if not self.hop <= sound.HOP_MAX:
+            return f"a hop of {self.hop}; up to {sound.HOP_MAX} can be"
+        return "" if 1 <= self._whole_floor <= sound.FLOOR_MAX else f"a floor of {self.floor:g} is out of their range"
+
+
+KEYS = {one.name for one in fields(FrontEnd)} - {"tables"}
+
+
+def of_file(tables: SoundFront) -> FrontEnd:
+    """The front end in integers that a file has."""
+    size, bands = len(tables.window), tables.bands
+    return FrontEnd(tables.rate, size, tables.hop, bands, fft=tables.points, integers=1, tables=tables)
+
+
+def to_pcm(samples: np.ndarray) -> np.ndarray:
+    """int16 [n] of samples from -1 to 1, rounded and saturated."""
+    return np.clip(np.floor(np.asarray(samples, np.float64) * 32768 + 0.5), -32768, 32767).astype(np.int16)
 
 
 def parse(text: str) -> FrontEnd:
@@ -77,20 +144,25 @@ def parse(text: str) -> FrontEnd:
     pairs = [part.partition("=") for part in text.split(",")]
     given = {key.strip().lower(): value for key, _, value in pairs}
     wrong = UsageError(f"{text!r} is no front end", where="--audio", hint=FORM, found=text, allowed=FORM)
-    if len(given) != len(pairs) or "rate" not in given or not set(given) <= {one.name for one in fields(FrontEnd)}:
+    if len(given) != len(pairs) or "rate" not in given or not set(given) <= KEYS:
         raise wrong
     try:
         numbers = {key: int(value) if key in WHOLE else float(value) for key, value in given.items()}
     except ValueError:
         raise wrong from None
-    found = FrontEnd(**{"high": numbers["rate"] / 2, **numbers})  # type: ignore[arg-type]
-    told = set(WHOLE) & set(given)
+    defaults = {"high": numbers["rate"] / 2, "fft": numbers.get("window", 0)}
+    found = FrontEnd(**{**defaults, **numbers})  # type: ignore[arg-type]
+    told = set(NEEDED) & set(given)
     framed = 2 <= found.window <= WINDOW_MAX and found.hop >= 1 and 1 <= found.bands <= BANDS_MAX and found.floor > 0
-    if found.rate < 1 or not (set(given) == {"rate"} or (told == set(WHOLE) and framed)):
+    framed = framed and found.window <= found.fft <= WINDOW_MAX and found.integers in (0, 1)
+    if found.rate < 1 or not (set(given) == {"rate"} or (told == set(NEEDED) and framed)):
         raise wrong
     if not 0 <= found.low < found.high <= found.rate / 2:
         raise UsageError(f"bands from {found.low:g} to {found.high:g} Hz", where="--audio", hint="low < high <= rate/2")
-    return found
+    if found.integers and found.why_floats:
+        hint = "fft=512 lets zeros follow a window of 480; integers=0 computes in floats"
+        raise UsageError(f"no front end in integers: {found.why_floats}", where="--audio", hint=hint)
+    return found if "integers" in given else replace(found, integers=int(not found.why_floats))
 
 
 def read_wav(path: Path, rate: int) -> np.ndarray:

@@ -263,6 +263,20 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("crop", 6, "scalar", "float", 0, False),
         Field("pad", 7, "scalar", "int", 0, False),
     ),
+    "Sound": (
+        Field("rate", 0, "scalar", "uint", 0, False),
+        Field("hop", 1, "scalar", "uint", 0, False),
+        Field("points", 2, "scalar", "uint", 0, False),
+        Field("window", 3, "vector", "ushort", 0, True),
+        Field("turns", 4, "vector", "int", 0, True),
+        Field("first", 5, "vector", "ushort", 0, True),
+        Field("counts", 6, "vector", "ushort", 0, True),
+        Field("weights", 7, "vector", "ushort", 0, True),
+        Field("floor", 8, "scalar", "ulong", 0, False),
+        Field("shifts", 9, "vector", "byte", 0, True),
+        Field("offsets", 10, "vector", "int", 0, True),
+        Field("turned", 11, "scalar", "bool", 0, False),
+    ),
     "Port": (
         Field("name", 0, "string", "string", 0, True),
         Field("tensor", 1, "scalar", "int", 0, False),
@@ -271,6 +285,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("source_shape", 4, "vector", "int", 0, False),
         Field("state", 5, "scalar", "int", -1, False),
         Field("start", 6, "scalar", "int", 0, False),
+        Field("sound", 7, "table", "Sound", 0, False),
     ),
     "Bytes": (Field("data", 0, "vector", "ubyte", 0, False),),
     "TestVector": (

@@ -16,6 +16,7 @@ import numpy as np
 
 from nmpconv.base import fixed_point
 from nmpconv.base.files import read_file
+from nmpconv.base.sound import SoundFront
 from nmpconv.base.verdict import widths
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import ENUMS, TABLES
@@ -93,6 +94,7 @@ class FilePort:
     """A graph input or output. pixels: raw pixels - 128 are fed. source_shape: in the ONNX model.
 
     state: the output, by index, whose integers the input holds in the next call; start: its integers in the first one.
+    sound: front end in integers.
     """
 
     name: str
@@ -102,6 +104,7 @@ class FilePort:
     source_shape: tuple[int, ...]
     state: int | None = None
     start: int = 0
+    sound: SoundFront | None = None
 
 
 @dataclass(frozen=True)
@@ -247,7 +250,8 @@ def _port(table: Table, tensors: Sequence[FileTensor]) -> FilePort:
     channels = tensors[table["tensor"]].shape[-1:]  # NHWC
     preprocess = None if table["preprocess"] is None else _preprocess(table["preprocess"], name, channels)
     state = None if table["state"] == -1 else table["state"]
-    return FilePort(name, table["tensor"], preprocess, table["pixels"], shape, state, table["start"])
+    sound = None if table["sound"] is None else SoundFront.of(table["sound"])
+    return FilePort(name, table["tensor"], preprocess, table["pixels"], shape, state, table["start"], sound)
 
 
 def _check_origins(inputs: Sequence[FilePort], outputs: Sequence[FilePort], tensors: Sequence[FileTensor]) -> None:

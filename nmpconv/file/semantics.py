@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from nmpconv.base import sound
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
+from nmpconv.base.sound import SoundFront
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import ENUMS
 from nmpconv.file.flatbuffer import BYTES_MAX, DATA_ALIGN, KINDS, Table
@@ -66,6 +68,7 @@ class _Check:
         self.graph = Graph("", (), (), (), {value.name: value for value in self.values})
         self.inputs, self.outputs = ([self.port(port) for port in self.root[side]] for side in ("inputs", "outputs"))
         self.require("states", self.states())
+        self.require("sound", self.sounds())
         self.work = 0
         for table in self.ops:
             self.op(table)
@@ -148,6 +151,19 @@ class _Check:
                 yield TENSOR, f"{name!r} has the exponents {one}, its output {other}", one == other
                 lo, hi = _quant(to).lo, _quant(to).hi
                 yield TENSOR, f"{name!r} starts at {port['start']}, not in [{lo}, {hi}]", lo <= port["start"] <= hi
+
+    def sounds(self) -> Rules:
+        for port in self.root["outputs"]:
+            yield TENSOR, f"output {port['name']!r} is fed with sound", port["sound"] is None
+        for port, tensor in zip(self.root["inputs"], self.inputs, strict=True):
+            if port["sound"] is not None:
+                name, front = port["name"], SoundFront.of(port["sound"])
+                self.spend(sum(len(value) for value in port["sound"].values() if isinstance(value, np.ndarray)))
+                yield TENSOR, f"the state {name!r} is fed with sound", port["state"] == -1
+                for what, holds in sound.rules(front):
+                    yield TENSOR, f"{name!r} has {what}", holds
+                size = self.values[tensor].size
+                yield TENSOR, f"{name!r} has {front.bands} bands in {size} elements", size % front.bands == 0
 
     # -- ops ----------------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from nmpconv.base.sound import SoundFront
 from nmpconv.file._schema import ENUMS, OP_TABLES, VERSION
 from nmpconv.file.flatbuffer import pack
 from nmpconv.ir import ARENA_ALIGN, Graph, Node, Preprocess, Value
@@ -16,8 +18,14 @@ from nmpconv.ops import OPS
 TestVector = tuple[Sequence[bytes], Sequence[bytes]]
 
 
-def to_bytes(graph: Graph, metadata: Mapping[str, str], test_vectors: Iterable[TestVector] = ()) -> bytes:
-    """The file of a graph whose values have quant and offset. test_vectors: pairs of input and output bytes.
+def to_bytes(
+    graph: Graph,
+    metadata: Mapping[str, str],
+    test_vectors: Iterable[TestVector] = (),
+    sounds: Mapping[str, SoundFront] = MappingProxyType({}),
+) -> bytes:
+    """The file of a graph whose values have quant and offset. test_vectors: pairs of input and output bytes. sounds:
+    front ends of inputs.
 
     The same arguments give the same bytes.
     """
@@ -33,7 +41,7 @@ def to_bytes(graph: Graph, metadata: Mapping[str, str], test_vectors: Iterable[T
             "name": graph.name,
             "tensors": [_tensor(graph[name]) for name in order],
             "ops": [_op(node, graph, index, end) for node, end in zip(graph.nodes, live_ends, strict=True)],
-            "inputs": [_port(name, graph, index) for name in graph.inputs],
+            "inputs": [_port(name, graph, index, sounds.get(name)) for name in graph.inputs],
             "outputs": [_port(name, graph, index) for name in graph.outputs],
             "arena_bytes": arena,
             "labels": list(graph.labels) or None,
@@ -112,7 +120,7 @@ def _op(node: Node, graph: Graph, index: Mapping[str, int], live_end: int) -> di
     }
 
 
-def _port(name: str, graph: Graph, index: Mapping[str, int]) -> dict[str, Any]:
+def _port(name: str, graph: Graph, index: Mapping[str, int], sound: SoundFront | None = None) -> dict[str, Any]:
     found = graph.preprocess.get(name)
     state = graph.states.get(name)
     kept = {} if state is None else {"state": graph.outputs.index(state.output), "start": state.start}
@@ -122,6 +130,7 @@ def _port(name: str, graph: Graph, index: Mapping[str, int]) -> dict[str, Any]:
         "preprocess": None if found is None else _preprocess(found),
         "pixels": name in graph.pixels,
         "source_shape": graph.source_shapes.get(name),
+        "sound": None if sound is None else asdict(sound),
         **kept,
     }
 

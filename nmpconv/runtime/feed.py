@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -221,10 +222,13 @@ def stream_of(model: Model) -> Stream | None:
 
 
 def front_of(model: Model) -> FrontEnd | None:
-    """The front end of the file's sound, if it has one."""
+    """The front end of the file's sound, if it has one: in integers where an input has it so, else in floats."""
+    tables = next((port.sound for port in model.inputs if port.sound is not None), None)
+    if tables is not None:
+        return audio.of_file(tables)
     text = model.config.get("audio")
     try:
-        return audio.parse(text) if isinstance(text, str) else None
+        return replace(audio.parse(text), integers=0) if isinstance(text, str) else None
     except UsageError:
         return None
 

@@ -87,6 +87,11 @@
 #define NMP_STATES 1
 #endif
 
+/* 1: files say how sound becomes their input (nmp_sound.h). 0: nobody reads that. */
+#ifndef NMP_SOUND
+#define NMP_SOUND 1
+#endif
+
 /* 1: custom ops, which the program brings: rows of nmp_options.custom, or X(row) for each one that is compiled in. */
 #ifndef NMP_CUSTOM
 #define NMP_CUSTOM 1

@@ -322,6 +322,23 @@ static nmp_status check_states(const nmp_model *m, nmp_fault *fault) {
   return NMP_OK;
 }
 
+#if NMP_SOUND
+static nmp_status check_sounds(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
+  for (uint32_t i = 0; i < m->outputs.count; i++) {
+    if (fb_port_sound(fb_element(m->outputs, i)) != NULL) {
+      return nmp_fail(fault, -1, nmp_model_port(m->outputs, i), NMP_RULE(NMP_E_TENSOR, "sound of an output", 1, 0));
+    }
+  }
+  for (uint32_t i = 0; i < m->inputs.count; i++) {
+    const nmp_rule rule = nmp_sound_check(m, i, needs);
+    if (rule.status) {
+      return nmp_fail(fault, -1, nmp_model_port(m->inputs, i), rule);
+    }
+  }
+  return NMP_OK;
+}
+#endif
+
 nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
   nmp_status status = NMP_OK;
   needs->packed = 0;
@@ -342,6 +359,11 @@ nmp_status nmp_model_check(const nmp_model *m, nmp_needs *needs, nmp_fault *faul
   if (status == NMP_OK) {
     status = check_states(m, fault);
   }
+#if NMP_SOUND
+  if (status == NMP_OK) {
+    status = check_sounds(m, needs, fault);
+  }
+#endif
   if (status == NMP_OK) {
     status = check_ops(m, needs, fault, 0);
   }

@@ -51,6 +51,12 @@ nmp_rule nmp_state_check(const nmp_model *m, uint32_t input);
 void nmp_states_begin(const nmp_model *m);
 void nmp_states_advance(const nmp_model *m);
 
+/* core/sounds.c: what of an input's front end of sound is illegal. */
+nmp_rule nmp_sound_check(const nmp_model *m, uint32_t input, nmp_needs *needs);
+
+/* nmp.c, for programs that make the input's integers themselves. */
+const nmp_model *nmp_model_of(const nmp_net *net);
+
 /* Copies the states, one after another, to `to` or from `from`, whichever is not NULL. Returns their bytes. */
 size_t nmp_states_copy(const nmp_model *m, uint8_t *to, const uint8_t *from);
 

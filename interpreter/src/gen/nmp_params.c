@@ -198,11 +198,9 @@ void nmp_sum_lookup_decode(const uint8_t *table, union nmp_params *params) {
   p->groups = fb_i32(table, 3, 1);
 }
 
-#if NMP_CUSTOM
 void nmp_custom_decode(const uint8_t *table, union nmp_params *params) {
   nmp_custom_params *p = &params->custom;
   p->op = fb_string(table, 0);
   p->attributes = fb_ints(table, 1, &p->attributes_count);
   p->scratch = fb_i32(table, 2, 0);
 }
-#endif

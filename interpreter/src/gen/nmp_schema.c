@@ -123,6 +123,20 @@ static const fb_field fields[] = {
     {FB_KIND_STRING, 0}, /* Preprocess.resize */
     {FB_KIND_SCALAR, 4}, /* Preprocess.crop */
     {FB_KIND_SCALAR, 4}, /* Preprocess.pad */
+#if NMP_SOUND
+    {FB_KIND_SCALAR, 4}, /* Sound.rate */
+    {FB_KIND_SCALAR, 4}, /* Sound.hop */
+    {FB_KIND_SCALAR, 4}, /* Sound.points */
+    {FB_KIND_VECTOR | FB_REQUIRED, 2}, /* Sound.window */
+    {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Sound.turns */
+    {FB_KIND_VECTOR | FB_REQUIRED, 2}, /* Sound.first */
+    {FB_KIND_VECTOR | FB_REQUIRED, 2}, /* Sound.counts */
+    {FB_KIND_VECTOR | FB_REQUIRED, 2}, /* Sound.weights */
+    {FB_KIND_SCALAR, 8}, /* Sound.floor */
+    {FB_KIND_VECTOR | FB_REQUIRED, 1}, /* Sound.shifts */
+    {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Sound.offsets */
+    {FB_KIND_SCALAR, 1}, /* Sound.turned */
+#endif
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Port.name */
     {FB_KIND_SCALAR, 4}, /* Port.tensor */
     {FB_KIND_TABLE, FB_PREPROCESS}, /* Port.preprocess */
@@ -130,6 +144,9 @@ static const fb_field fields[] = {
     {FB_KIND_VECTOR, 4}, /* Port.source_shape */
     {FB_KIND_SCALAR, 4}, /* Port.state */
     {FB_KIND_SCALAR, 4}, /* Port.start */
+#if NMP_SOUND
+    {FB_KIND_TABLE, FB_SOUND}, /* Port.sound */
+#endif
     {FB_KIND_VECTOR, 1}, /* Bytes.data */
     {FB_KIND_TABLES, FB_BYTES}, /* TestVector.inputs */
     {FB_KIND_TABLES, FB_BYTES}, /* TestVector.outputs */
@@ -187,12 +204,15 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     90, /* Tensor */
     106, /* Op */
     113, /* Preprocess */
-    121, /* Port */
-    128, /* Bytes */
-    129, /* TestVector */
-    131, /* Entry */
-    133, /* Model */
-    145, /* the end */
+#if NMP_SOUND
+    121, /* Sound */
+#endif
+    121 + 12 * NMP_SOUND, /* Port */
+    128 + 13 * NMP_SOUND, /* Bytes */
+    129 + 13 * NMP_SOUND, /* TestVector */
+    131 + 13 * NMP_SOUND, /* Entry */
+    133 + 13 * NMP_SOUND, /* Model */
+    145 + 13 * NMP_SOUND, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

@@ -2,6 +2,7 @@
 #ifndef NMP_GEN_SCHEMA_H
 #define NMP_GEN_SCHEMA_H
 
+#include "base/build.h"
 #include "base/fb.h"
 
 #define NMP_IDENTIFIER "NMP1"
@@ -46,6 +47,9 @@ enum {
   FB_TENSOR,
   FB_OP,
   FB_PREPROCESS,
+#if NMP_SOUND
+  FB_SOUND,
+#endif
   FB_PORT,
   FB_BYTES,
   FB_TEST_VECTOR,
@@ -206,6 +210,54 @@ static inline int32_t fb_preprocess_pad(const uint8_t *table) {
   return fb_i32(table, 7, 0);
 }
 
+static inline uint32_t fb_sound_rate(const uint8_t *table) {
+  return fb_u32(table, 0, 0);
+}
+
+static inline uint32_t fb_sound_hop(const uint8_t *table) {
+  return fb_u32(table, 1, 0);
+}
+
+static inline uint32_t fb_sound_points(const uint8_t *table) {
+  return fb_u32(table, 2, 0);
+}
+
+static inline fb_vector fb_sound_window(const uint8_t *table) {
+  return fb_get_vector(table, 3);
+}
+
+static inline fb_vector fb_sound_turns(const uint8_t *table) {
+  return fb_get_vector(table, 4);
+}
+
+static inline fb_vector fb_sound_first(const uint8_t *table) {
+  return fb_get_vector(table, 5);
+}
+
+static inline fb_vector fb_sound_counts(const uint8_t *table) {
+  return fb_get_vector(table, 6);
+}
+
+static inline fb_vector fb_sound_weights(const uint8_t *table) {
+  return fb_get_vector(table, 7);
+}
+
+static inline uint64_t fb_sound_floor(const uint8_t *table) {
+  return fb_u64(table, 8, 0);
+}
+
+static inline fb_vector fb_sound_shifts(const uint8_t *table) {
+  return fb_get_vector(table, 9);
+}
+
+static inline fb_vector fb_sound_offsets(const uint8_t *table) {
+  return fb_get_vector(table, 10);
+}
+
+static inline uint8_t fb_sound_turned(const uint8_t *table) {
+  return fb_bool(table, 11, 0);
+}
+
 static inline const char *fb_port_name(const uint8_t *table) {
   return fb_string(table, 0);
 }
@@ -232,6 +284,10 @@ static inline int32_t fb_port_state(const uint8_t *table) {
 
 static inline int32_t fb_port_start(const uint8_t *table) {
   return fb_i32(table, 6, 0);
+}
+
+static inline const uint8_t *fb_port_sound(const uint8_t *table) {
+  return fb_table(table, 7);
 }
 
 static inline fb_vector fb_bytes_data(const uint8_t *table) {

@@ -1,0 +1,288 @@
+"""Frames of sound in integers: nmp_sound.c returns numpy's bytes, here and on boards, near the float front end's, and a
+front end that could overflow is refused."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import nets
+import numpy as np
+import pytest
+from board_programs import output
+from c_core import C99, SANITIZE, WARNINGS, includes, sources
+
+from nmpconv.base import sound
+from nmpconv.base.sound import SoundFront
+from nmpconv.data.audio import FrontEnd, parse, to_pcm
+from nmpconv.device.simulator import MACHINES
+from nmpconv.errors import ModelError, UsageError
+from nmpconv.file import reader
+from nmpconv.file.writer import to_bytes
+from nmpconv.passes.memory import plan_memory
+from nmpconv.runtime import interpreter
+
+OWN = "sound_cases.c"
+KINDS = 8
+FRONTS = {
+    "words": "rate=8000,window=512,hop=256,bands=20",
+    "padded": "rate=16000,window=400,hop=160,bands=40,fft=512,floor=0.000001",
+    "odd": "rate=16000,window=95,hop=200,bands=7,fft=128,low=60,high=7600",
+    "least": "rate=8000,window=2,hop=1,bands=2,fft=16,floor=100",
+    "16": "rate=8000,window=16,hop=8,bands=3",
+    "most": "rate=48000,window=4096,hop=3000,bands=100,floor=0.000000001",
+}
+
+
+def file_of(front: SoundFront, frames: int = 3, bits: int = 8) -> bytes:
+    """A model whose input is so many frames."""
+    net = nets.Net(grid=nets.grid(bits, 0))
+    shape = (front.bands, frames) if front.turned else (frames, front.bands)
+    net.input("x", 1, *shape)
+    net.op("requantize", "x", "y", quant=nets.grid(bits, 1))
+    return to_bytes(plan_memory.run(net.graph("y")), {}, sounds={"x": front})
+
+
+def pcm_of(kind: int, count: int) -> np.ndarray:
+    """Samples of sound_cases.c."""
+    i, random, state = np.arange(count), np.empty(count, np.uint32), kind
+    for at in range(count):
+        random[at] = state = (state * 1664525 + 1013904223) % 2**32
+    noise = (random >> 16).astype(np.uint16).view(np.int16)
+    low, high = np.int16(-32768), np.int16(32767)
+    return [
+        noise,
+        np.full(count, low),
+        np.where(i & 1, low, high),
+        np.zeros(count, np.int16),
+        np.trunc(noise / 8192).astype(np.int16),
+        np.where(i // 7 & 1, low, high),
+        np.where(i < 900, 0, np.where(i == 900, low, 1)).astype(np.int16),
+        (i * i % 2**32 * 3 % 2**32 // 64 & 0x7FFF).astype(np.int16),
+    ][kind]
+
+
+def checksum(data: bytes) -> int:
+    found = 2166136261
+    for byte in data:
+        found = (found ^ byte) * 16777619 % 2**32
+    return found
+
+
+def wanted(front: SoundFront, pcm: np.ndarray, frames: int, bits: int) -> tuple[int, int]:
+    """The number of frames, and the checksum of their numbers and of what the input holds at the end."""
+    numbers = sound.features(front, pcm)
+    low, high = (-128, 127) if bits == 8 else (-32768, 32767)
+    whole = np.concatenate([np.zeros((frames, front.bands), int), sound.integers(front, numbers, low, high)])[-frames:]
+    whole = whole.T if front.turned else whole
+    return len(numbers), checksum(numbers.astype("<i4").tobytes() + whole.astype(f"<i{bits // 8}").tobytes())
+
+
+def on_a_grid(front: SoundFront, rng: np.random.Generator, case: int) -> SoundFront:
+    """With shifts and offsets: one or one a band, also where integers saturate."""
+    count = front.bands if case % 2 else 1
+    shifts = tuple(int(n) for n in rng.integers(6, 17, count))
+    return replace(front, shifts=shifts, offsets=tuple(int(n) for n in rng.integers(-400000, 400000, count)))
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of sound_cases.h: every kind of sound for each front end."""
+    folder, rng = tmp_path_factory.mktemp("sounds"), np.random.default_rng(4)
+    arrays, lines, most = [], [], {"ARENA": 0, "MEMORY": 0, "INPUT": 0, "BANDS": 0, "PIECE": 0}
+    for i, text in enumerate(FRONTS.values()):
+        bits, frames, one = 8 << i % 2, int(rng.integers(1, 4)), parse(text).whole
+        front = replace(on_a_grid(one, rng, i), turned=i % 3 == 1)
+        data, size = file_of(front, frames, bits), len(front.window)
+        arrays.append(f"static const ALIGNED uint8_t model_{i}[] = {{{','.join(map(str, data))}}};")
+        input_bytes = frames * front.bands * bits // 8
+        for kind in range(KINDS):
+            samples = min(size + int(rng.integers(2, 6)) * front.hop, 12000) + int(rng.integers(0, front.hop))
+            piece = int(rng.integers(1, 300))
+            found = wanted(front, pcm_of(kind, samples), frames, bits)
+            numbers = f"{input_bytes}, {kind}u, {samples}u, {piece}u, {found[0]}u, {found[1]}u"
+            lines.append(f"{{model_{i}, sizeof model_{i}, {numbers}}},")
+            memory = 64 + (size * 2 + 7) // 8 * 8 + front.points * 4 + 8
+            new = {"ARENA": 4096, "MEMORY": memory, "INPUT": input_bytes, "BANDS": front.bands, "PIECE": piece}
+            most = {key: max(value, new[key]) for key, value in most.items()}
+    text = "\n".join([*(f"#define {key}_MAX {value}" for key, value in most.items()), *arrays])
+    (folder / "sound_cases.h").write_text(
+        f"{text}\nstatic const sound_case cases[] = {{\n" + "\n".join(lines) + "\n};\n"
+    )
+    return folder
+
+
+def test_the_integers_of_numpy_and_c_here(
+    cases: Path, root: Path, tmp_path: Path, need_tool: Callable[..., str]
+) -> None:
+    """What computes sound is compiled with sanitizers, the rest of the interpreter as fast as can be."""
+    gcc, src = need_tool("gcc", "clang"), root / "interpreter" / "src"
+    ops = ["-DNMP_BUILD_OPS(X)=X(requantize, REQUANTIZE)", "-DNMP_FIXED_CPU=1", "-DNMP_KEEP_STEPS=0"]
+    judged = [src / "sound" / "nmp_sound.c", src / "core" / "sounds.c", root / "interpreter" / "tests" / OWN]
+    parts = ("nmp.c", "dispatch.c", "base", "gen", "kernels", "conv", "arch/plain32", "ops/common", "ops/requantize.c")
+    others = [p for p in sources(root, *parts) if not {"gemm", "depthwise"} & {*p.parts}]
+    others += [p for p in sources(root, "core") if p not in judged and p.parent.name != "fuse"]
+    others += [root / "interpreter" / "tests" / "memory.c"]
+    for files, flags in (
+        (others, ("-std=c99", "-O0", "-D_POSIX_C_SOURCE=200112L")),
+        (judged, (*C99, *WARNINGS, *SANITIZE)),
+    ):
+        command = [gcc, *flags, *ops, *includes(root), f"-I{cases}", "-c", *files]
+        subprocess.run(command, cwd=tmp_path, check=True)
+    subprocess.run([gcc, *SANITIZE, *sorted(tmp_path.glob("*.o")), "-o", tmp_path / "sounds"], check=True)
+    said = subprocess.run([tmp_path / "sounds"], capture_output=True, text=True)
+    assert said.stdout == "48 sounds, 0 differ\n", said.stdout + said.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["mps2-an386", "rv32"])
+def test_the_integers_of_numpy_and_c_on_a_board(
+    board: str, cases: Path, root: Path, tmp_path: Path, need_tool: Callable[..., str]
+) -> None:
+    need_tool("riscv64-unknown-elf-gcc" if board == "rv32" else "arm-none-eabi-gcc")
+    need_tool(MACHINES[board].program)
+    make = ["make", "-s", "-C", root / "interpreter" / "firmware", f"BOARD={board}", f"OUT={tmp_path}"]
+    make += [f"NAME={board}", "OPS=requantize", f"DEFINES=-I{cases}", f"MAIN=../tests/{OWN} ../tests/memory.c"]
+    subprocess.run(make, check=True, capture_output=True)
+    assert output(board, tmp_path / f"{board}.elf") == "48 sounds, 0 differ\n"
+
+
+def heard(kind: str) -> np.ndarray:
+    """float32 samples of two seconds at 8 kHz: speech-like tones, and noise, loud and quiet."""
+    rng, t = np.random.default_rng(7), np.arange(16000) / 8000
+    tones = sum(np.sin(2 * np.pi * f * t + 3 * np.sin(9 * t)) / i for i, f in enumerate((220, 450, 910, 1800), 1))
+    found = {"tones": 0.4 * tones, "noise": rng.normal(0, 0.2, 16000), "quiet": rng.normal(0, 0.003, 16000)}[kind]
+    return (to_pcm(found) / 32768).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["tones", "noise", "quiet"])
+@pytest.mark.parametrize("name", ["words", "padded", "16"])
+def test_near_the_floats(name: str, kind: str) -> None:
+    """But for bands that are 75 dB below a tone, whose window has 16 bits."""
+    front = parse(FRONTS[name])
+    whole, floats = front.frames(heard(kind)), replace(front, integers=0).frames(heard(kind))
+    assert front.integers
+    apart = np.abs(whole - floats)
+    weak = floats < floats.max(axis=1, keepdims=True) - 7.5 * np.log(10)
+    assert apart[~weak].max() < 3e-2
+    assert apart.max() < 0.2
+    assert apart[~weak].mean() < 1e-3
+
+
+def test_powers_are_those_of_the_transform() -> None:
+    """Against numpy's transform of the same integers, as far as the rounding of 30 bits goes."""
+    front = parse("rate=8000,window=256,hop=256,bands=2,fft=256").whole
+    one = replace(front, first=(0,) * 129, counts=(0,) * 129)
+    for k in range(129):  # a band for each frequency
+        one = replace(
+            one, first=(*one.first[:k], k, *one.first[k + 1 :]), counts=(*one.counts[:k], 1, *one.counts[k + 1 :])
+        )
+    one = replace(one, weights=(32768,) * 129, floor=1)
+    pcm = pcm_of(0, 256)
+    found = sound.features(one, pcm)[0] / 65536
+    energy = np.abs(np.fft.rfft(pcm / 32768 * np.array(one.window) / 32768)) ** 2
+    np.testing.assert_allclose(found, np.log(energy), atol=3e-4)
+
+
+WRONG: dict[str, Callable[[SoundFront], dict[str, Any]]] = {
+    "0 samples a second": lambda one: {"rate": 0},
+    "a transform of 0 points": lambda one: {"points": 0},
+    "a transform of 96 points": lambda one: {"points": 96},
+    "a transform of 8 points": lambda one: {"points": 8},
+    "a transform of 8192 points": lambda one: {"points": 8192},
+    "a transform of 2147483648 points": lambda one: {"points": 2**31},
+    "a hop of 0 samples": lambda one: {"hop": 0},
+    "a hop of 65536 samples": lambda one: {"hop": 65536},
+    "a window of 1 samples": lambda one: {"window": (1,)},
+    "a window of 129 samples": lambda one: {"window": (1,) * 129},
+    "a weight of a sample beyond 1": lambda one: {"window": (*one.window[:-1], 32769)},
+    "32 turns": lambda one: {"turns": one.turns[:-1]},
+    "a turn that is not from 0 to 1": lambda one: {"turns": (*one.turns[:5], -1, *one.turns[6:])},
+    "turns from 0 to 1073741823": lambda one: {"turns": (*one.turns[:-1], 2**30 - 1)},
+    "turns from 1 to": lambda one: {"turns": (1, *one.turns[1:])},
+    "turns that enlarge": lambda one: {"turns": (0, *one.turns[2:], 2**30)},
+    "7 bands, 6 of them begin": lambda one: {"first": one.first[:-1]},
+    "0 bands": lambda one: {"first": (), "counts": (), "weights": ()},
+    "a band beyond frequency 64": lambda one: {"first": (*one.first[:-1], one.first[-1] + 9)},
+    "weights of": lambda one: {"weights": one.weights[:-1]},
+    "a weight of a band beyond 1": lambda one: {"weights": (*one.weights[:-1], 32769)},
+    "a floor of 0": lambda one: {"floor": 0},
+    "a floor of 4611686018427387905": lambda one: {"floor": 2**62 + 1},
+    "2 shifts for 7 bands": lambda one: {"shifts": (1, 2), "offsets": (1, 2)},
+    "0 shifts": lambda one: {"shifts": (), "offsets": ()},
+    "7 offsets for 1 shifts": lambda one: {"offsets": (0,) * 7},
+    "a shift out of range": lambda one: {"shifts": (48,)},
+    "a shift out of": lambda one: {"shifts": (-16,)},
+    "an offset out of range": lambda one: {"offsets": (2**30 + 1,)},
+    "an offset out of": lambda one: {"offsets": (-(2**31),)},
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_hostile_numbers_are_refused(what: str) -> None:
+    """By both readers, with one status."""
+    front = parse(FRONTS["odd"]).whole
+    good = file_of(front)
+    assert reader.read(good).inputs[0].sound == front
+    bad = replace(front, **WRONG[what](front))
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 3, 7)
+    net.op("requantize", "x", "y", quant=nets.grid(8, 1))
+    data = to_bytes(plan_memory.run(net.graph("y")), {}, sounds={"x": bad})
+    with pytest.raises(ModelError, match=what) as error:
+        reader.read(data)
+    assert error.value.status == "NMP_E_TENSOR"
+    with pytest.raises(ModelError) as error:
+        interpreter.load(data)
+    assert error.value.status == "NMP_E_TENSOR"
+
+
+def test_random_numbers_are_judged_alike() -> None:
+    """Both readers take a front end or refuse it; what they take computes without an overflow, whatever is heard."""
+    rng, taken = np.random.default_rng(11), 0
+    for _ in range(150):
+        points = int(rng.choice([16, 32, 64]))
+        angle = np.linspace(0, np.pi / 2, points // 4 + 1)
+        turns = np.rint(np.sin(angle) * 2**30).astype(int)
+        turns[1:-1] += rng.integers(-2, 2, len(turns) - 2)
+        bands, high = int(rng.integers(1, 4)), int(rng.choice([32768, 32768, 32768, 32769]))
+        first, counts = rng.integers(0, points // 2, bands), rng.integers(0, 4, bands)
+        front = SoundFront(
+            int(rng.integers(0, 3)),
+            int(rng.integers(1, 99)),
+            points,
+            tuple(int(n) for n in rng.integers(0, high + 1, int(rng.integers(2, points + 1)))),
+            tuple(turns.tolist()),
+            tuple(first.tolist()),
+            tuple(counts.tolist()),
+            (high,) * int(counts.sum()),
+            int(rng.choice([1, 2**62])),
+        )
+        data = file_of(front)
+        try:
+            reader.read(data)
+        except ModelError:
+            with pytest.raises(ModelError):
+                interpreter.load(data)
+            continue
+        interpreter.load(data)
+        taken += 1
+        for kind in (0, 1, 2, 5):
+            found = sound.features(front, pcm_of(kind, 300))
+            assert np.abs(found).max(initial=0) < math.log(2**63) * 65536
+    assert 20 < taken < 140
+
+
+def test_a_front_end_says_whether_it_is_in_integers() -> None:
+    assert parse("rate=8000,window=400,hop=160,bands=20").why_floats.startswith("a transform of 400 points")
+    assert [parse(f"rate=8000,window=512,hop=9,bands=20,integers={n}").integers for n in (0, 1)] == [0, 1]
+    for text, why in (("window=400,hop=160,bands=9", "400 points"), ("window=16,hop=70000,bands=9", "a hop of 70000")):
+        with pytest.raises(UsageError, match=why):
+            parse(f"rate=8000,{text},integers=1")
+    with pytest.raises(UsageError, match="floor"):
+        parse("rate=8000,window=4096,hop=160,bands=9,floor=1e-15,integers=1")
+    assert FrontEnd(16000).why_floats == "a frame is a sample"
