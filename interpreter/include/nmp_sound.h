@@ -30,8 +30,8 @@ typedef struct nmp_sound_info {
 /* NMP_E_ARGUMENT where there is no such input, or none that sound feeds. */
 nmp_status nmp_sound_about(const nmp_net *net, uint32_t input, nmp_sound_info *info);
 
-/* The first frame is of the first `window` samples. The model's file has to stay where it is; the net may go. memory: of
- * `bytes`, aligned to 8. NMP_E_ARGUMENT as above, NMP_E_ARENA where it is too small.
+/* The first frame is of the first `window` samples. The model's file has to stay where it is; the net may go. memory:
+ * of `bytes`, aligned to 8. NMP_E_ARGUMENT as above, NMP_E_ARENA where it is too small.
  */
 nmp_status nmp_sound_create(nmp_sound **sound, const nmp_net *net, uint32_t input, void *memory, size_t bytes);
 

@@ -54,6 +54,11 @@ class SoundFront:
     def bands(self) -> int:
         return len(self.counts)
 
+    @property
+    def memory(self) -> int:
+        """Bytes that nmp_sound_create takes: NMP_SOUND_BYTES of nmp_sound.h."""
+        return 64 + (len(self.window) * 2 + 7) // 8 * 8 + self.points * 4 + 8
+
     @staticmethod
     def of(table: Mapping[str, Any]) -> SoundFront:
         """The front end of a file's table, whose vectors are arrays."""

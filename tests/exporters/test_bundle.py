@@ -39,8 +39,8 @@ def unpack(model: Path, folder: Path) -> Path:
     return folder
 
 
-def sources(folder: Path) -> list[str]:
-    return [str(path) for path in sorted([*folder.glob("src/**/*.c"), folder / "examples/test_vector.c"])]
+def sources(folder: Path, example: str = "test_vector") -> list[str]:
+    return [str(path) for path in sorted([*folder.glob("src/**/*.c"), folder / f"examples/{example}.c"])]
 
 
 @pytest.fixture
@@ -61,26 +61,26 @@ def output(command: list[str]) -> str:
     return ran.stdout + ran.stderr  # QEMU's semihosting prints on the latter
 
 
-def on_host(folder: Path, compiler: str, flags: Sequence[str] = STRICT) -> str:
-    program = built([compiler, *flags, f"-I{folder}/src", *sources(folder)], folder / "host")
+def on_host(folder: Path, compiler: str, flags: Sequence[str] = STRICT, example: str = "test_vector") -> str:
+    program = built([compiler, *flags, f"-I{folder}/src", *sources(folder, example)], folder / "host")
     return output([str(program)])
 
 
-def on_cortex_m(folder: Path, tool: Callable[..., str], cpu: str, board: str, ram: int) -> str:
+def on_cortex_m(folder: Path, tool: Callable[..., str], cpu: str, board: str, ram: int, example: str) -> str:
     flags = [*STRICT, f"-I{folder}/src", f"-DSTACK={ram + 0x100000}u", f"-Wl,--defsym=DATA={ram}"]
-    files = ["-T", str(HERE / "cortex_m.ld"), str(HERE / "cortex_m.c"), *sources(folder)]
+    files = ["-T", str(HERE / "cortex_m.ld"), str(HERE / "cortex_m.c"), *sources(folder, example)]
     compiler = [tool("arm-none-eabi-gcc"), f"-mcpu={cpu}", "-mthumb", "--specs=rdimon.specs"]
     program = built([*compiler, *flags, *files], folder / f"{board}.elf")
     quiet = ["-nographic", "-monitor", "none", "-serial", "none", "-semihosting"]
     return output([tool("qemu-system-arm"), "-M", board, *quiet, "-kernel", str(program)])
 
 
-def on_rv32(folder: Path, tool: Callable[..., str]) -> str:
+def on_rv32(folder: Path, tool: Callable[..., str], example: str) -> str:
     places = ["__flash=0x80000000", "__flash_size=0x400000", "__ram=0x80400000", "__ram_size=0x400000"]
     library = ["--specs=picolibc.specs", "--oslib=semihost", "--crt0=semihost"]
     compiler = [tool("riscv64-unknown-elf-gcc"), "-march=rv32imac", "-mabi=ilp32", *library]
-    command = [*compiler, *STRICT, *(f"-Wl,--defsym={place}" for place in places), f"-I{folder}/src", *sources(folder)]
-    program = built(command, folder / "rv32.elf")
+    flags = [*STRICT, *(f"-Wl,--defsym={place}" for place in places), f"-I{folder}/src"]
+    program = built([*compiler, *flags, *sources(folder, example)], folder / "rv32.elf")
     quiet = ["-bios", "none", "-nographic", "-monitor", "none", "-serial", "none", "-semihosting"]
     return output([tool("qemu-system-riscv32"), "-M", "virt", *quiet, "-kernel", str(program)])
 
@@ -89,12 +89,12 @@ def on_rv32(folder: Path, tool: Callable[..., str]) -> str:
 MACHINES = (f"portable-{sys.maxsize.bit_length() + 1}", "cortex-m4", "cortex-m4", "rv32")
 
 
-def everywhere(folder: Path, tool: Callable[..., str]) -> list[str]:
+def everywhere(folder: Path, tool: Callable[..., str], example: str = "test_vector") -> list[str]:
     return [
-        on_host(folder, "gcc"),
-        on_cortex_m(folder, tool, "cortex-m4", "mps2-an386", 0x20000000),
-        on_cortex_m(folder, tool, "cortex-m55", "mps3-an547", 0x21000000),
-        on_rv32(folder, tool),
+        on_host(folder, "gcc", example=example),
+        on_cortex_m(folder, tool, "cortex-m4", "mps2-an386", 0x20000000, example),
+        on_cortex_m(folder, tool, "cortex-m55", "mps3-an547", 0x21000000, example),
+        on_rv32(folder, tool, example),
     ]
 
 

@@ -106,8 +106,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
             found = wanted(front, pcm_of(kind, samples), frames, bits)
             numbers = f"{input_bytes}, {kind}u, {samples}u, {piece}u, {found[0]}u, {found[1]}u"
             lines.append(f"{{model_{i}, sizeof model_{i}, {numbers}}},")
-            memory = 64 + (size * 2 + 7) // 8 * 8 + front.points * 4 + 8
-            new = {"ARENA": 4096, "MEMORY": memory, "INPUT": input_bytes, "BANDS": front.bands, "PIECE": piece}
+            new = {"ARENA": 4096, "MEMORY": front.memory, "INPUT": input_bytes, "BANDS": front.bands, "PIECE": piece}
             most = {key: max(value, new[key]) for key, value in most.items()}
     text = "\n".join([*(f"#define {key}_MAX {value}" for key, value in most.items()), *arrays])
     (folder / "sound_cases.h").write_text(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from nmpconv.base.sound import SoundFront
 from nmpconv.data.camera import ImageInput, pixel_input, scaled_input
 from nmpconv.errors import InputError, UsageError
 from nmpconv.file.reader import FilePort, Model, read
@@ -35,6 +36,11 @@ class BundledModel:
         """Inputs that a camera's frame can feed, by their index."""
         found = ((i, _picture(port, self.model)) for i, port in enumerate(self.model.inputs))
         return {i: picture for i, picture in found if picture is not None}
+
+    @cached_property
+    def sounds(self) -> dict[int, SoundFront]:
+        """Inputs that samples of sound can feed, by their index."""
+        return {i: port.sound for i, port in enumerate(self.model.inputs) if port.sound is not None}
 
     @property
     def macro(self) -> str:
@@ -90,6 +96,11 @@ def comment(text: str) -> str:
     """Text that can stand in a C comment, on its line: no backslash continues it."""
     found = plain(text).replace("\\", "?").replace("*/", "* /").replace("/*", "/ *")
     return found.replace("??/", "? ?/")  # a backslash, too, where a compiler reads trigraphs
+
+
+def literal(text: str) -> str:
+    """Text as a string of C."""
+    return '"' + re.sub(r'(["\\?])', r"\\\1", plain(text)) + '"'
 
 
 def markdown(text: str) -> str:

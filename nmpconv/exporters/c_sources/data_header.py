@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from nmpconv.exporters.c_sources.bundled_model import BundledModel, comment
 from nmpconv.exporters.c_sources.template_files import filled
@@ -57,6 +58,14 @@ def _ports(role: str, ports: Sequence[FilePort], one: BundledModel) -> Iterator[
             factor, bias = (", ".join(map(str, numbers)) for numbers in (to.factor, to.bias))
             ends = f"{to.clip_min}, {to.clip_max}"
             yield f"#define {one.macro}_{role}_{i}_IMAGE {{{sizes}, {ends}, {{{factor}}}, {{{bias}}}}}"
+        if role == "INPUT" and (front := one.sounds.get(i)) is not None:
+            macro, tensor = f"#define {one.macro}_{role}_{i}", model.tensors[port.tensor]
+            yield f"{macro}_RATE {front.rate} /* samples of sound a second: nmp_sound.h */"
+            yield f"{macro}_WINDOW {len(front.window)} /* samples of a frame */"
+            yield f"{macro}_HOP {front.hop} /* samples from a frame to the next one */"
+            yield f"{macro}_BANDS {front.bands} /* numbers of a frame */"
+            yield f"{macro}_FRAMES {prod(tensor.shape) // front.bands}"
+            yield f"{macro}_SOUND_BYTES {front.memory} /* of memory for nmp_sound_create */"
 
 
 def _grid(one: BundledModel, part: str, name: str, tensor: FileTensor) -> Iterator[str]:

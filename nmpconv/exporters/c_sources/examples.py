@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
-from nmpconv.exporters.c_sources.bundled_model import BundledModel, comment
+from nmpconv.exporters.c_sources.bundled_model import BundledModel, comment, literal
 from nmpconv.exporters.c_sources.data_header import rows
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.file.reader import FilePort
 
 EXAMPLES = {
     "test_vector": "runs the test vector of each model and compares the outputs",
-    "buffer": "hands in an image or numbers from a buffer and reads the result",
+    "buffer": "hands in an image, sound or numbers from a buffer and reads the result",
     "measure": "says how long a run takes",
 }
 
@@ -40,9 +41,11 @@ def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
     if name == "buffer":
         parts["BUFFERS"] = "\n".join(line for one in models for line in _buffers(one))
         parts["RUNS"] = "\n".join(f"  run_{one.name}();" for one in models)
-        pictures = any(one.pictures for one in models)
-        parts["INCLUDES"] += '\n#include "nmp_image.h"' * pictures
-        parts["HELPERS"] = (filled("frame_functions.c") + "\n") * pictures + filled("buffer_functions.c")
+        pictures, sounds = any(one.pictures for one in models), any(one.sounds for one in models)
+        parts["INCLUDES"] += '\n#include "nmp_image.h"' * pictures + '\n#include "nmp_sound.h"' * sounds
+        numbers = any(i not in one.pictures and i not in one.sounds for one in models for i, _ in _fed(one))
+        helpers = [("frame_functions.c", pictures), ("number_functions.c", numbers), ("buffer_functions.c", True)]
+        parts["HELPERS"] = "\n".join(filled(file) for file, is_needed in helpers if is_needed)
         parts["BUFFERS"] = FRAME_SIZE * pictures + parts["BUFFERS"]
         parts["FUNCTIONS"] = "\n".join(map(_run, models))
     return parts
@@ -86,6 +89,11 @@ def _buffers(one: BundledModel) -> Iterator[str]:
         if i in one.pictures:
             yield f"/* {comment(port.name)}: a camera's frame, of which the middle becomes [{shape}]. */"
             yield f"static uint8_t {one.name}_frame_{i}[2 * FRAME_WIDTH * FRAME_HEIGHT];"
+        elif i in one.sounds:
+            yield f"/* {comment(port.name)}: a second of a microphone's samples, frames of which become [{shape}]. */"
+            yield f"static int16_t {one.name}_pcm_{i}[{one.macro}_INPUT_{i}_RATE];"
+            names = ", ".join(map(literal, one.model.labels))
+            yield f"static const char *const {one.name}_names[] = {{{names}}};" if names else ""
         else:
             yield f"/* {comment(port.name)}: numbers of the float model, [{shape}]: features of sound, measurements. */"
             yield f"static float {one.name}_buffer_{i}[{count}];"
@@ -93,6 +101,13 @@ def _buffers(one: BundledModel) -> Iterator[str]:
 
 def _run(one: BundledModel) -> str:
     """A function that runs one model on its buffers."""
+    for i, front in one.sounds.items():
+        tensor = one.model.tensors[one.model.inputs[i].tensor]
+        frames = prod(tensor.shape) // front.bands
+        has_states = any(port.state is not None for port in one.model.inputs)
+        said = f"{one.name}_names[best]" if one.model.labels else f'"{one.name}"'
+        steps = frames if has_states else max(frames // 4, 1)
+        return filled("sound_run.c", NAME=one.name, MACRO=one.macro, INPUT=i, STEPS=steps, SAID=said)
     fills = []
     for i, _ in _fed(one):
         fills.append(f"  nmp_input(net, {i}, &view);")

@@ -22,9 +22,9 @@ from nmpconv.runtime.targets import needs_portable
 ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "arch/wasm", "conv/gemm", "conv/depthwise", "core/fuse")
 OPS = "ops"  # one op a file
 CUSTOM = "custom"  # an op's name, and the folder of users' files
-IMAGE = "image"  # frames of cameras, for models that take pictures
+IMAGE, SOUND = "image/", ("sound/", "core/sounds.c")  # for models that take pictures, or sound
 PUBLIC = ("nmp.h", "nmp.hpp", "nmp_custom.h")  # headers that programs include
-FRAMES = "nmp_image.h"  # and those that programs with a camera include
+FRAMES, FRONT_END = "nmp_image.h", "nmp_sound.h"  # and those that programs with a camera or a microphone include
 NAMES = "nmp_names.h"
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
@@ -44,8 +44,10 @@ def interpreter_files(models: Sequence[BundledModel], package: str) -> Iterator[
     every = sorted(p.relative_to(src).as_posix() for p in src.rglob("*") if p.suffix in (".c", ".h", ".inc"))
     chosen = _needed(src, every, kinds(models)) if models else every
     pictures = not models or any(one.pictures for one in models)
-    chosen = [path for path in chosen if pictures or not path.startswith(f"{IMAGE}/")]
-    public = (*PUBLIC, FRAMES) if pictures else PUBLIC
+    sounds = not models or any(one.sounds for one in models)
+    chosen = [path for path in chosen if pictures or not path.startswith(IMAGE)]
+    chosen = [path for path in chosen if sounds or not path.startswith(SOUND)]
+    public = (*PUBLIC, *[FRAMES] * pictures, *[FRONT_END] * sounds)
     texts = {name: (root / "include" / name).read_text(encoding="utf-8") for name in public}
     texts |= {path: (src / path).read_text(encoding="utf-8") for path in chosen}
     rows = custom_rows(models)
@@ -126,6 +128,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
         "NMP_CUSTOM": int(any(op.kind == CUSTOM for op, _ in ops)),
         "NMP_BUILD_CUSTOM(X)": " ".join(f"X({row})" for row in custom_rows(models)),
+        "NMP_SOUND": int(any(one.sounds for one in models)),
         "NMP_STATES": int(any(port.state is not None for model in each for port in model.inputs)),
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in kinds(models)),
     }

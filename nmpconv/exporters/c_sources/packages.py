@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nmpconv import __version__
 from nmpconv.exporters.c_sources.bundled_model import BundledModel
 from nmpconv.exporters.c_sources.examples import EXAMPLES, program, sketch
-from nmpconv.exporters.c_sources.interpreter_sources import FRAMES, PUBLIC
+from nmpconv.exporters.c_sources.interpreter_sources import FRAMES, FRONT_END, PUBLIC
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.exporters.layouts import Layout
 
@@ -16,6 +16,7 @@ URL = "https://github.com/OWNER/nmpconv"
 AUTHORS = "The nmpconv developers"
 # Of src/: what computes, and is compiled for speed.
 FAST = ("kernels/*.c", "conv/*.c", "arch/*/*.c", "core/decode.c")
+FAST_SOUND = "sound/*.c"
 SAID = {"test_vector": "outputs are those", "buffer": "is the largest", "measure": "arena [0-9]+ bytes"}
 
 
@@ -34,6 +35,10 @@ class Package:
         return self.name.upper()
 
     @property
+    def fast(self) -> tuple[str, ...]:
+        return (*FAST, FAST_SOUND) if not self.models or any(one.sounds for one in self.models) else FAST
+
+    @property
     def sentence(self) -> str:
         names = ", ".join(one.name for one in self.models)
         what = f" with the model{'s' * (len(self.models) > 1)} {names}" if names else ""
@@ -50,7 +55,7 @@ class Package:
             "VERSION": __version__,
             "URL": URL,
             "AUTHORS": AUTHORS,
-            "FAST": " ".join(FAST),
+            "FAST": " ".join(self.fast),
         }
 
 
@@ -131,7 +136,11 @@ def _idf(package: Package, sources: Sequence[str]) -> dict[str, str]:
 
 def _cmsis_pack(package: Package, sources: Sequence[str]) -> dict[str, str]:
     header, include = '<file category="header" name="src/{}"/>', '<file category="include" name="src/"/>'
-    heads = [*PUBLIC, *(path for path in sources if path == FRAMES), *(f"{one.name}_data.h" for one in package.models)]
+    heads = [
+        *PUBLIC,
+        *(path for path in sources if path in (FRAMES, FRONT_END)),
+        *(f"{one.name}_data.h" for one in package.models),
+    ]
     listed = ['<file category="doc" name="README.md"/>', include, *map(header.format, heads)]
     listed += [f'<file category="source" name="src/{path}"/>' for path in sources if path.endswith(".c")]
     files = _plain(package, sources)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nmpconv.exporters.c_sources.bundled_model import BundledModel, markdown
-from nmpconv.exporters.c_sources.packages import FAST, Package
+from nmpconv.exporters.c_sources.packages import Package
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.exporters.layouts import Layout
 from nmpconv.file._schema import OP_TABLES
@@ -75,7 +75,7 @@ def readme(package: Package, layouts: Iterable[Layout]) -> str:
         EXAMPLES=_examples(models),
         STEPS="\n".join(_steps(package, layout) for layout in layouts),
         OPS=", ".join(ops),
-        FAST=", ".join(f"`src/{path}`" for path in FAST),
+        FAST=", ".join(f"`src/{path}`" for path in package.fast),
     )
 
 

@@ -1,5 +1,6 @@
 /* Hands a buffer to each model, as a camera or a microphone fills it, and prints which output is the largest. */
 #include <stdio.h>
+#include <string.h>
 
 @INCLUDES@
 

@@ -1,4 +1,6 @@
 /* Hands a buffer to each model, as a camera or a microphone fills it, and prints which output is the largest. */
+#include <string.h>
+
 @INCLUDES@
 
 @BUFFERS@

@@ -1,19 +1,3 @@
-/* The integers of an input are (number - offset) / scale, rounded. */
-static inline void fill_from_numbers(const nmp_view *to, const float *numbers, float scale, float offset) {
-  for (size_t i = 0; i < to->bytes * 8 / to->bits; i++) {
-    const float q = (numbers[i] - offset) / scale;
-    int32_t rounded = to->clip_max;
-    if (q < (float)to->clip_max) {
-      rounded = q > (float)to->clip_min ? (int32_t)(q < 0 ? q - 0.5f : q + 0.5f) : to->clip_min;
-    }
-    if (to->bits == 8) {
-      ((int8_t *)to->data)[i] = (int8_t)rounded;
-    } else {
-      ((int16_t *)to->data)[i] = (int16_t)rounded;
-    }
-  }
-}
-
 static long element(const nmp_view *view, long i) {
   return view->bits == 8 ? ((const int8_t *)view->data)[i] : ((const int16_t *)view->data)[i];
 }
