@@ -234,6 +234,9 @@ bench-mcu-ops: $(VENV)/installed  ## instructions per number of batch_matmul, so
 costs: $(VENV)/installed  ## nmpconv/runtime/costs.json: what kernels cost on microcontrollers, fitted to instructions that QEMU counts
 	$(BIN)/python bench/costs.py $(ARGS)
 
+bench-sound: $(VENV)/installed  ## instructions of a hop of sound on simulated microcontrollers
+	$(BIN)/python bench/sound.py $(ARGS)
+
 bench-streams: $(VENV)/installed  ## instructions of a stream's hop and of its window on simulated microcontrollers
 	$(MAKE) firmware BOARD=all
 	$(BIN)/python bench/streams.py

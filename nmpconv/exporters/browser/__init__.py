@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nmpconv import __version__
-from nmpconv.data.audio import bands_first, time_axis
+from nmpconv.data.audio import FrontEnd, bands_first, time_axis
 from nmpconv.errors import UsageError
 from nmpconv.exporters.browser.wasm_module import runtime, wasm
 from nmpconv.file.reader import FilePort, Model
@@ -83,7 +83,13 @@ def sound(model: Model) -> dict[str, Any] | None:
     stream = stream_of(model)
     axis = time_axis(front, shape, stream.axis if stream else None)
     facts = {"name": model.tensors[port.tensor].name, "frames": shape[axis], "turned": bands_first(shape, axis)}
-    return {**facts, "front": asdict(front)}
+    return {**facts, "front": front_facts(front)}
+
+
+def front_facts(front: FrontEnd) -> dict[str, Any]:
+    """Facts on a front end for JSON. tables: of one in integers, whose floor may have 63 bits; else None."""
+    tables = None if not front.integers else {**asdict(front.whole), "floor": str(front.whole.floor)}
+    return {**asdict(front), "tables": tables}
 
 
 def outputs(model: Model) -> dict[str, tuple[int, ...]]:

@@ -54,9 +54,82 @@ const transformed = (real, imaginary) => {
   return [re, im];
 };
 
+/** The front end in integers of nmpconv/base/sound.py, with the same numbers; powers and energies have 64 bits. */
+const inIntegers = ({ hop, points, window, turns, first, counts, weights, floor }) => {
+  const fourth = points / 4, m = points / 2, bits = Math.log2(points), least = BigInt(floor);
+  const starts = counts.map((_, band) => counts.slice(0, band).reduce((sum, count) => sum + count, 0));
+  const factors = weights.map(BigInt);
+  const logarithm = Array.from({ length: 65 }, (_, i) => Math.round(65536 * Math.log2(1 + i / 64)));
+  const order = Array.from({ length: m }, (_, i) => parseInt([...i.toString(2).padStart(bits - 1, "0")].reverse().join(""), 2));
+  // A quarter of a product of 31 bits each, rounded down: the turn in two parts.
+  const hi = (a, t) => Math.floor((a * Math.floor(t / 65536) + Math.floor((a * (t - 65536 * Math.floor(t / 65536))) / 65536)) / 65536);
+  const turn = (k) => {
+    const part = Math.floor(k / fourth), sine = turns[k % fourth], cosine = turns[fourth - (k % fourth)];
+    return [[cosine, sine], [-sine, cosine], [-cosine, -sine]][part];
+  };
+  const turned = (re, im, [c, s]) => [hi(re, c) + hi(im, s), hi(im, c) - hi(re, s)];
+  const transform = (re, im) => {
+    let length = 1;
+    if (bits % 2 === 0) {
+      for (let i = 0; i < m; i += 2) {
+        for (const part of [re, im]) {
+          const [a, b] = [part[i] >> 1, part[i + 1] >> 1];
+          [part[i], part[i + 1]] = [a + b, a - b];
+        }
+      }
+      length = 2;
+    }
+    for (; length < m; length *= 4) {
+      for (let j = 0; j < length; j++) {
+        const step = (j * fourth) / length, [w1, w2, w3] = [1, 2, 3].map((n) => turn(n * step));
+        for (let a = j; a < m; a += 4 * length) {
+          const b = a + length, c = b + length, d = c + length;
+          const [br, bi] = turned(re[b], im[b], w2), [cr, ci] = turned(re[c], im[c], w1), [dr, di] = turned(re[d], im[d], w3);
+          const ar = re[a] >> 2, ai = im[a] >> 2;
+          [re[a], im[a], re[c], im[c]] = [ar + br + cr + dr, ai + bi + ci + di, ar + br - cr - dr, ai + bi - ci - di];
+          [re[b], im[b], re[d], im[d]] = [ar - br + ci - di, ai - bi - cr + dr, ar - br - ci + di, ai - bi + cr - dr];
+        }
+      }
+    }
+  };
+  const powers = (re, im) => {
+    const found = Array(m + 1), square = (x) => BigInt(x) * BigInt(x);
+    for (let k = 0; k <= m / 2; k++) {
+      const other = (m - k) % m, [zr, zi, yr, yi] = [re[k], im[k], re[other], im[other]].map((x) => x >> 1);
+      const er = (zr + yr) >> 2, ei = (zi - yi) >> 2, [tr, ti] = turned(zi + yi, yr - zr, turn(k));
+      found[m - k] = (square(er - tr) + square(ei - ti)) >> 10n;
+      found[k] = (square(er + tr) + square(ei + ti)) >> 10n;
+    }
+    return found;
+  };
+  const ln = (energy) => {
+    const top = energy.toString(2).length - 1, u = Number((energy << BigInt(63 - top)) >> 32n);
+    const i = Math.floor(u / 2 ** 25) % 64, f = Math.floor(u / 512) % 65536;
+    const log2 = (top - 63 + 2 * bits) * 65536 + logarithm[i] + Math.floor(((logarithm[i + 1] - logarithm[i]) * f) / 65536);
+    return Math.floor((log2 * 45426 + 32768) / 65536);
+  };
+  const frame = (pcm, at) => {
+    const weighted = (i) => (i < window.length ? pcm[at + i] * window[i] : 0);
+    const [re, im] = [0, 1].map((odd) => Int32Array.from(order, (i) => weighted(2 * i + odd)));
+    transform(re, im);
+    const power = powers(re, im);
+    return Float32Array.from(first, (start, band) => {
+      let energy = least;
+      for (let i = 0; i < counts[band]; i++) energy += factors[starts[band] + i] * power[start + i];
+      return ln(energy) / 65536;
+    });
+  };
+  return (samples) => {
+    const pcm = Int16Array.from(samples, (x) => Math.min(Math.max(Math.floor(x * 32768 + 0.5), -32768), 32767));
+    const count = Math.max(0, Math.floor((pcm.length - window.length) / hop) + 1);
+    return Array.from({ length: count }, (_, i) => frame(pcm, i * hop));
+  };
+};
+
 /** A function of samples that returns frames: an array of Float32Array of `bands` numbers; with a rate alone of one. Samples
  * at the end that fill no window are left out. */
-export function frontEnd({ rate, window, hop, bands, low, high, floor }) {
+export function frontEnd({ rate, window, hop, bands, low, high, floor, fft, tables }) {
+  if (tables) return inIntegers(tables);
   if (!bands) return (samples) => Array.from(samples, (x) => Float32Array.of(x));
   const hann = Float64Array.from({ length: window }, (_, i) => 0.5 + 0.5 * Math.cos((Math.PI * (2 * i + 1 - window)) / (window - 1)));
   const mel = (f) => 2595 * Math.log10(1 + f / 700), [from, to] = [mel(low), mel(high)];
@@ -64,13 +137,14 @@ export function frontEnd({ rate, window, hop, bands, low, high, floor }) {
   // Of each band the triangle's weights at the frequencies that are not 0 there.
   const filters = Array.from({ length: bands }, (_, b) => {
     const [left, middle, right] = edges.slice(b, b + 3);
-    return Array.from({ length: Math.floor(window / 2) + 1 }, (_, k) => {
-      const hertz = (k * rate) / window;
+    return Array.from({ length: Math.floor(fft / 2) + 1 }, (_, k) => {
+      const hertz = (k * rate) / fft;
       return [k, Math.max(0, Math.min((hertz - left) / (middle - left), (right - hertz) / (right - middle)))];
     }).filter(([, weight]) => weight);
   });
   const frame = (samples, at) => {
-    const [re, im] = transformed(Float64Array.from(hann, (w, i) => w * samples[at + i]), new Float64Array(window));
+    const padded = Float64Array.from({ length: fft }, (_, i) => (i < window ? hann[i] * samples[at + i] : 0));
+    const [re, im] = transformed(padded, new Float64Array(fft));
     return Float32Array.from(filters, (some) => Math.log(some.reduce((sum, [k, weight]) => sum + weight * (re[k] ** 2 + im[k] ** 2), 0) + floor));
   };
   return (samples) => {
