@@ -140,6 +140,7 @@ def _port_json(port: FilePort, model: Model) -> dict[str, Any]:
         "state": None if port.state is None else model.outputs[port.state].name,
         "start": port.start,
         "preprocess": None if port.preprocess is None else vars(port.preprocess),
+        "sound": None if port.sound is None else asdict(port.sound),
     }
 
 
@@ -233,7 +234,9 @@ def _port_row(port: FilePort, model: Model) -> list[str]:
         fed = f"{model.outputs[port.state].name} of the last call, {port.start} at first"
     if port.preprocess is not None:
         fed += f" ({_preprocess(port.preprocess)})"
-    if tensor.float_offsets:
+    if (front := port.sound) is not None:
+        fed = f"sound at {front.rate} Hz: {front.bands} bands of {len(front.window)} samples, every {front.hop}"
+    elif tensor.float_offsets:
         fed = f"number - {'/'.join(f'{offset:g}' for offset in tensor.float_offsets[:LISTED])}"
         fed += "/..." if len(tensor.float_offsets) > LISTED else ""
     return [

@@ -19,6 +19,8 @@ NUMBER = re.compile(r"-?\d[\d,]*(?:\^\d+)?(?: - \d+)?")
 CHOICES = {
     "nmpconv/data/camera.py": {"SHIFT_MAX", "FACTOR_MAX", "BIAS_MAX"},  # of 32 bits
     "nmpconv/base/fixed_point.py": {"INT_MAX"},
+    "nmpconv/base/sound.py": {"FLOOR_MAX", "OFFSET_MAX"},  # of the format, with their checks in C
+    "interpreter/src/core/sounds.c": {"FLOOR_MAX", "OFFSET_MAX"},
     "nmpconv/base/summary.py": {"ROWS_MAX", "LINE_MAX"},
     "nmpconv/calib/native_sums.py": {"TAPS_MAX", "ROWS_MAX"},
     "nmpconv/calib/observers.py": {"CHANNELS_MAX", "RISE_MAX"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from runpy import run_path
 
 import numpy as np
 import pytest
@@ -83,6 +84,22 @@ def test_a_state_hears_everywhere(
 ) -> None:
     folder = bundled(words, "words", pcm, tmp_path)
     assert set(everywhere(folder, need_tool, "buffer")) == {said(words, WORDS, pcm, 1, (1, 1, 20))}
+
+
+@pytest.mark.slow
+def test_words_are_told_as_with_floats(words: nmpconv.Converted, samples: Path) -> None:
+    """Within 0.3 points: one word of 350 in noise."""
+    made, net, rng = run_path(str(samples / "words" / "words.py")), words.load(), np.random.default_rng(4)
+    fronts, right = [parse(f"{WORDS},integers={n}") for n in (0, 1)], [0, 0]
+    for i in range(350):
+        label = i % len(made["KINDS"])
+        clip = made["clip"](made["KINDS"][label], rng, made["NOISE"])
+        for n, front in enumerate(fronts):
+            net.reset()
+            scores = [net.run({"x": frame.reshape(1, 1, 20)})[0] for frame in front.frames(clip)]
+            right[n] += int(scores[-1].argmax()) == label
+    assert right[0] > 300
+    assert abs(right[0] - right[1]) <= 1
 
 
 def test_a_window_hears_here(samples: Path, pcm: np.ndarray, tmp_path: Path, need_tool: Callable[..., str]) -> None:
