@@ -30,7 +30,8 @@ int main(void) {
   if (status == NMP_OK) {
     status = nmp_sound_create(&sound, net, 0, memory, sizeof memory);
   }
-  for (size_t at = 0; status == NMP_OK && at < SAMPLES;) { /* the first frame takes a window of samples, the last a hop */
+  for (size_t at = 0;
+       status == NMP_OK && at < SAMPLES;) { /* the first frame takes a window of samples, the last a hop */
     board_cycles(1);
     at += nmp_sound_hear(sound, pcm + at, SAMPLES - at);
     if (nmp_sound_ready(sound)) {

@@ -1,9 +1,9 @@
 """Pages of models of sound in Chromium: WAV files have there what `nmpconv run` makes of them.
 
-A front end in integers has numpy's numbers. In floats a page's sums and logarithms may differ from numpy's in their last
-bit, which is lost as a frame becomes float32 and then integers, but for a number that lies just between two. Such frames
-are compared within a step of float32; of the outputs the bytes, and of all calls the classes and scores that the page
-shows.
+A front end in integers has numpy's numbers. In floats a page's sums and logarithms may differ from numpy's in their
+last bit, which is lost as a frame becomes float32 and then integers, but for a number that lies just between two. Such
+frames are compared within a step of float32; of the outputs the bytes, and of all calls the classes and scores that the
+page shows.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def test_frames_are_those_of_python(
     wanted = front.frames(read_wav(file, front.rate))
     assert found["rate"] == front.rate
     assert np.shape(found["frames"]) == wanted.shape
-    np.testing.assert_array_max_ulp(np.array(found["frames"], np.float32), wanted, 1 if front.bands and not front.integers else 0)
+    apart = 1 if front.bands and not front.integers else 0
+    np.testing.assert_array_max_ulp(np.array(found["frames"], np.float32), wanted, apart)
 
 
 def of_run(file: nmpconv.Converted, sound: Path) -> tuple[list[dict[str, Any]], str]:

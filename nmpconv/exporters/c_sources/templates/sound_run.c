@@ -1,4 +1,4 @@
-/* Sound as it comes, in pieces of any size: frame by frame into the input, and a run after @STEPS@ new frame(s). Says what
+/* Sound as it comes, in pieces of any size: frame by frame into the input, and a run after @STEPS@ of them. Says what
  * is heard whenever that changes.
  */
 static void run_@NAME@(void) {
