@@ -140,7 +140,6 @@ def _port_json(port: FilePort, model: Model) -> dict[str, Any]:
         "state": None if port.state is None else model.outputs[port.state].name,
         "start": port.start,
         "preprocess": None if port.preprocess is None else vars(port.preprocess),
-        "sound": None if port.sound is None else asdict(port.sound),
     }
 
 
