@@ -66,7 +66,9 @@ def on_host(folder: Path, compiler: str, flags: Sequence[str] = STRICT, example:
     return output([str(program)])
 
 
-def on_cortex_m(folder: Path, tool: Callable[..., str], cpu: str, board: str, ram: int, example: str) -> str:
+def on_cortex_m(
+    folder: Path, tool: Callable[..., str], cpu: str, board: str, ram: int, example: str = "test_vector"
+) -> str:
     flags = [*STRICT, f"-I{folder}/src", f"-DSTACK={ram + 0x100000}u", f"-Wl,--defsym=DATA={ram}"]
     files = ["-T", str(HERE / "cortex_m.ld"), str(HERE / "cortex_m.c"), *sources(folder, example)]
     compiler = [tool("arm-none-eabi-gcc"), f"-mcpu={cpu}", "-mthumb", "--specs=rdimon.specs"]
@@ -75,7 +77,7 @@ def on_cortex_m(folder: Path, tool: Callable[..., str], cpu: str, board: str, ra
     return output([tool("qemu-system-arm"), "-M", board, *quiet, "-kernel", str(program)])
 
 
-def on_rv32(folder: Path, tool: Callable[..., str], example: str) -> str:
+def on_rv32(folder: Path, tool: Callable[..., str], example: str = "test_vector") -> str:
     places = ["__flash=0x80000000", "__flash_size=0x400000", "__ram=0x80400000", "__ram_size=0x400000"]
     library = ["--specs=picolibc.specs", "--oslib=semihost", "--crt0=semihost"]
     compiler = [tool("riscv64-unknown-elf-gcc"), "-march=rv32imac", "-mabi=ilp32", *library]
@@ -89,12 +91,12 @@ def on_rv32(folder: Path, tool: Callable[..., str], example: str) -> str:
 MACHINES = (f"portable-{sys.maxsize.bit_length() + 1}", "cortex-m4", "cortex-m4", "rv32")
 
 
-def everywhere(folder: Path, tool: Callable[..., str], example: str = "test_vector") -> list[str]:
+def everywhere(folder: Path, tool: Callable[..., str]) -> list[str]:
     return [
-        on_host(folder, "gcc", example=example),
-        on_cortex_m(folder, tool, "cortex-m4", "mps2-an386", 0x20000000, example),
-        on_cortex_m(folder, tool, "cortex-m55", "mps3-an547", 0x21000000, example),
-        on_rv32(folder, tool, example),
+        on_host(folder, "gcc"),
+        on_cortex_m(folder, tool, "cortex-m4", "mps2-an386", 0x20000000),
+        on_cortex_m(folder, tool, "cortex-m55", "mps3-an547", 0x21000000),
+        on_rv32(folder, tool),
     ]
 
 

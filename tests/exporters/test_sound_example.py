@@ -8,7 +8,7 @@ from runpy import run_path
 
 import numpy as np
 import pytest
-from test_bundle import QUICK, everywhere, on_host
+from test_bundle import QUICK, on_cortex_m, on_host, on_rv32
 
 import nmpconv
 from nmpconv.data.audio import parse
@@ -79,27 +79,27 @@ def test_a_state_hears_here(
 
 
 @pytest.mark.slow
-def test_a_state_hears_everywhere(
+def test_a_state_hears_on_boards(
     words: nmpconv.Converted, pcm: np.ndarray, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
     folder = bundled(words, "words", pcm, tmp_path)
-    assert set(everywhere(folder, need_tool, "buffer")) == {said(words, WORDS, pcm, 1, (1, 1, 20))}
+    board = on_cortex_m(folder, need_tool, "cortex-m4", "mps2-an386", 0x20000000, "buffer")
+    assert board == on_rv32(folder, need_tool, "buffer") == said(words, WORDS, pcm, 1, (1, 1, 20))
 
 
 @pytest.mark.slow
 def test_words_are_told_as_with_floats(words: nmpconv.Converted, samples: Path) -> None:
-    """Within 0.3 points: one word of 350 in noise."""
+    """As many of 140 words in noise, and more than by chance."""
     made, net, rng = run_path(str(samples / "words" / "words.py")), words.load(), np.random.default_rng(4)
     fronts, right = [parse(f"{WORDS},integers={n}") for n in (0, 1)], [0, 0]
-    for i in range(350):
+    for i in range(140):
         label = i % len(made["KINDS"])
         clip = made["clip"](made["KINDS"][label], rng, made["NOISE"])
         for n, front in enumerate(fronts):
             net.reset()
             scores = [net.run({"x": frame.reshape(1, 1, 20)})[0] for frame in front.frames(clip)]
             right[n] += int(scores[-1].argmax()) == label
-    assert right[0] > 300
-    assert abs(right[0] - right[1]) <= 1
+    assert right[0] == right[1] > 120
 
 
 def test_a_window_hears_here(samples: Path, pcm: np.ndarray, tmp_path: Path, need_tool: Callable[..., str]) -> None:

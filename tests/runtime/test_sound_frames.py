@@ -21,6 +21,7 @@ from nmpconv.base.sound import SoundFront
 from nmpconv.data.audio import FrontEnd, parse, to_pcm
 from nmpconv.device.simulator import MACHINES
 from nmpconv.errors import ModelError, UsageError
+from nmpconv.exporters.c_sources import bundle
 from nmpconv.file import reader
 from nmpconv.file.writer import to_bytes
 from nmpconv.passes.memory import plan_memory
@@ -142,10 +143,15 @@ def test_the_integers_of_numpy_and_c_here(
 def test_the_integers_of_numpy_and_c_on_a_board(
     board: str, cases: Path, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
+    """With the interpreter of a bundle, which has few files."""
     need_tool("riscv64-unknown-elf-gcc" if board == "rv32" else "arm-none-eabi-gcc")
     need_tool(MACHINES[board].program)
     make = ["make", "-s", "-C", root / "interpreter" / "firmware", f"BOARD={board}", f"OUT={tmp_path}"]
-    make += [f"NAME={board}", "OPS=requantize", f"DEFINES=-I{cases}", f"MAIN=../tests/{OWN} ../tests/memory.c"]
+    for path, text in bundle({f"of{bits}": file_of(parse(FRONTS["16"]).whole, 1, bits) for bits in (8, 16)}).items():
+        (tmp_path / "bundle" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "bundle" / path).write_bytes(text)
+    make += [f"SRC={tmp_path / 'bundle' / 'src'}", f"NAME={board}", f"DEFINES=-I{cases}"]
+    make += [f"MAIN=../tests/{OWN} ../tests/memory.c"]
     subprocess.run(make, check=True, capture_output=True)
     assert output(board, tmp_path / f"{board}.elf") == "48 sounds, 0 differ\n"
 
