@@ -344,7 +344,7 @@ def c_params_source(schema: Schema) -> str:
                 lines.append(f"  p->{f.name} = fb_{SCALARS[f.type][2]}(table, {f.slot}, {f.default});")
             else:
                 raise ValueError(f"parameters are ints, bools, strings and vectors of ints; {m}.{f.name} is not")
-        out += [*_optional(m, [*lines, "}"]), ""]
+        out += [*lines, "}", ""]
     return "\n".join(out)
 
 
