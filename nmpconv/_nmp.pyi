@@ -16,7 +16,13 @@ class Net:
     told: list[int]
     @overload
     def __init__(
-        self, model: NDArray[uint8], arena: NDArray[uint8], cpu: str | None, threads: int = 1, custom: int = 0
+        self,
+        model: NDArray[uint8],
+        arena: NDArray[uint8],
+        cpu: str | None,
+        threads: int = 1,
+        custom: int = 0,
+        fast: NDArray[uint8] | None = None,
     ) -> None: ...
     @overload
     def __init__(self, other: Net, arena: NDArray[uint8], threads: int = 0) -> None: ...

@@ -255,6 +255,9 @@ class Graph:
                    have once the passes have restored the names of ONNX tensors.
     states:        inputs that the caller does not feed.
     faithful:      all of these grids are to be kept, also where a tensor goes from one to another.
+    fast_bytes:    of the arena, from its start, in a fast memory of their own, set by the memory plan. A tensor lies in
+                   one.
+    rooms:         where scratch of nodes, by their names, has room there: offset and bytes.
     """
 
     name: str
@@ -269,6 +272,8 @@ class Graph:
     given: Mapping[str, Given] = field(default_factory=dict)
     states: Mapping[str, State] = field(default_factory=dict)
     faithful: bool = False
+    fast_bytes: int = 0
+    rooms: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]

@@ -13,7 +13,7 @@ KERNELS = ("base", "kernels", "conv", "arch", "dispatch.c")  # what computes, wi
 C99 = ("-std=c99", "-D_POSIX_C_SOURCE=200112L", "-g1", "-O1")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-PORTABLE = "-DNMP_FIXED_CPU=1"
+PORTABLE = ("-DNMP_FIXED_CPU=1", "-DNMP_TWO_MEMORIES=1")  # as on boards, for any model
 GATE = "-DNMP_BUILD_CUSTOM(X)=X(gate_op)"  # a custom op, that of samples/gate
 
 AMX = "-DNMP_AMX_GAIN=0"  # all int8 convolutions by tiles

@@ -175,7 +175,8 @@ def sanitized(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable
     machine; sanitized(portable=True): with the portable one, as on boards, which takes a fifth of the time to build."""
 
     def found(*, portable: bool = False) -> Library:
-        compiler, flags = need_tool("gcc", "clang", "clang-16"), [*C99, *WARNINGS, *SANITIZE, *[PORTABLE] * portable]
+        compiler = need_tool("gcc", "clang", "clang-16")
+        flags = [*C99, *WARNINGS, *SANITIZE, *PORTABLE * portable]
         folder = once(f"sanitized{'-portable' * portable}", lambda folder: compiled(root, folder, compiler, *flags))
         return library(root, folder, compiler, flags)
 

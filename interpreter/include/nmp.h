@@ -55,6 +55,7 @@ typedef struct nmp_info {
   size_t packed_bytes, activation_bytes; /* of that */
   size_t scratch_bytes; /* of the hungriest op; it lies where no activation is alive, as far as there is room */
   uint64_t work;        /* bound of the steps (about a multiply-accumulate each) of one run */
+  size_t fast_bytes;    /* of arena_bytes, what nmp_create_split wants in a fast memory; 0: the model has one memory */
 } nmp_info;
 
 /* A tensor as the caller sees it: real value = integer * 2^exponent + origin. bits are 8, 16 or 32. With axis >= 0 each
@@ -107,6 +108,13 @@ nmp_status nmp_inspect(const void *model, size_t bytes, const nmp_options *optio
 /* Verifies the file and builds a handle inside the arena; nothing to free. options and fault may be NULL. */
 nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
                       const nmp_options *options, nmp_fault *fault);
+
+/* The same with the fast part of the arena, nmp_info.fast_bytes, in a memory of its own, aligned as the arena, which
+ * then needs as many bytes less. Both stay as long as the net. For a model with one memory fast may be NULL. Left out of
+ * a build without NMP_TWO_MEMORIES.
+ */
+nmp_status nmp_create_split(nmp_net **net, const void *model, size_t bytes, void *fast, size_t fast_bytes, void *arena,
+                            size_t arena_bytes, const nmp_options *options, nmp_fault *fault);
 
 /* A second net over the same file and packed weights: threads that each have one run side by side. It has an arena of
  * its own of nmp_info.arena_bytes - packed_bytes, a pool of its own, the options of `net`, and its states at their

@@ -51,11 +51,15 @@ nmp_options options_of(const std::optional<std::string> &cpu, size_t threads, Po
 /* Any number of Python's threads may call a net: one call at a time touches its memory. */
 class Net {
  public:
-  Net(Bytes model, Memory arena, const std::optional<std::string> &cpu, size_t threads, uintptr_t custom)
-      : model_(model), arena_(arena), packed_(arena), pool_(std::make_unique<Pool>(threads)) {
+  /* fast: of its own, for a model with two memories. */
+  Net(Bytes model, Memory arena, const std::optional<std::string> &cpu, size_t threads, uintptr_t custom,
+      const std::optional<Memory> &fast)
+      : model_(model), fast_(fast), arena_(arena), packed_(arena), pool_(std::make_unique<Pool>(threads)) {
     nmp_fault fault;
     const nmp_options options = options_of(cpu, threads, pool_.get(), custom);
-    check(nmp_create(&net_, model_.data(), model_.size(), arena_.data(), arena_.size(), &options, &fault), fault);
+    check(nmp_create_split(&net_, model_.data(), model_.size(), fast ? fast->data() : nullptr, fast ? fast->size() : 0,
+                           arena_.data(), arena_.size(), &options, &fault),
+          fault);
     begin(threads);
   }
 
@@ -194,6 +198,7 @@ class Net {
   }
 
   Bytes model_;
+  std::optional<Memory> fast_;
   Memory arena_, packed_; /* packed_: the arena with the packed weights, which may be that of another net */
   std::unique_ptr<Pool> pool_;
   Lock lock_; /* of the arena, the pool and shares_ */
@@ -219,6 +224,7 @@ nb::dict inspect(Bytes model, const std::optional<std::string> &cpu, size_t thre
   found["activation_bytes"] = info.activation_bytes;
   found["scratch_bytes"] = info.scratch_bytes;
   found["work"] = info.work;
+  found["fast_bytes"] = info.fast_bytes;
   return found;
 }
 
@@ -237,6 +243,7 @@ nb::dict inspect_target(Bytes model, const std::string &target) {
   nb::dict found;
   found["arena_bytes"] = info.arena_bytes;
   found["activation_bytes"] = info.activation_bytes;
+  found["fast_bytes"] = info.fast_bytes;
   found["scratch_bytes"] = scratch;
   found["portable"] = portable;
   return found;
@@ -292,8 +299,10 @@ NB_MODULE(_nmp, m) {
   m.def("version", &nmp_version);
   add_fits(m);
   nb::class_<Net>(m, "Net")
-      .def(nb::init<Bytes, Memory, const std::optional<std::string> &, size_t, uintptr_t>(), nb::arg("model"),
-           nb::arg("arena"), nb::arg("cpu").none(), nb::arg("threads") = 1, nb::arg("custom") = 0)
+      .def(nb::init<Bytes, Memory, const std::optional<std::string> &, size_t, uintptr_t,
+                    const std::optional<Memory> &>(),
+           nb::arg("model"), nb::arg("arena"), nb::arg("cpu").none(), nb::arg("threads") = 1, nb::arg("custom") = 0,
+           nb::arg("fast").none() = nb::none())
       .def(nb::init<const Net &, Memory, size_t>(), nb::arg("other"), nb::arg("arena"), nb::arg("threads") = 0)
       .def_prop_ro("fed", &Net::fed)
       .def_prop_ro("told", &Net::told)

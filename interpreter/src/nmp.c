@@ -45,11 +45,11 @@ static uint64_t net_align(uint64_t bytes) {
 }
 
 /* Bytes of the handle by those of an address, in a build with NMP_FIXED_CPU that keeps no steps. */
-#define HANDLE(address) ((address) > 4 ? 192u : 80u)
+#define HANDLE(address, two) ((address) > 4 ? 192u : 80u + 16u * (two))
 #if NMP_FIXED_CPU && !NMP_KEEP_STEPS
 typedef char
     handle_is_known[(sizeof(nmp_net) + UNIT(sizeof(void *)) - 1) / UNIT(sizeof(void *)) * UNIT(sizeof(void *)) ==
-                            HANDLE(sizeof(void *))
+                            HANDLE(sizeof(void *), NMP_TWO_MEMORIES)
                         ? 1
                         : -1];
 #endif
@@ -109,6 +109,9 @@ static void tell(const nmp_model *m, const nmp_needs *needs, nmp_info *info) {
   info->activation_bytes = m->arena_bytes;
   info->scratch_bytes = needs->scratch;
   info->work = needs->work;
+#if NMP_TWO_MEMORIES
+  info->fast_bytes = m->fast_bytes;
+#endif
 }
 
 /* Takes the options over, or the defaults: those that this build looks at. */
@@ -197,17 +200,24 @@ nmp_status nmp_inspect_target(const char *target, const void *model, size_t byte
     return status;
   }
   tell(&net.model, &needs, info);
-  info->arena_bytes = HANDLE(net.kernels.address) + (size_t)needs.arena;
+  info->arena_bytes = HANDLE(net.kernels.address, net.model.fast_bytes > 0) + (size_t)needs.arena;
   tell_ops(&net, ops, count);
   return refuse(fault, NMP_RULE(NMP_OK, NULL, 0, 0));
 }
 #endif
 
-/* Puts a net at the start of its arena, its activations at `base`. */
-static nmp_net *place(const nmp_net *made, void *arena, uint8_t *base) {
+/* Puts a net at the start of its arena, its activations at `base`; those of a fast memory to `fast`, or NULL: before the
+ * others. */
+static nmp_net *place(const nmp_net *made, void *arena, uint8_t *base, uint8_t *fast) {
   nmp_net *net = (nmp_net *)arena;
   *net = *made;
+#if NMP_TWO_MEMORIES
+  net->model.fast = fast ? fast : base;
+  net->model.arena = fast ? base : base + made->model.fast_bytes;
+#else
+  (void)fast;
   net->model.arena = base;
+#endif
   bind(net);
   return net;
 }
@@ -229,15 +239,16 @@ nmp_status nmp_copy(nmp_net **copy, const nmp_net *net, void *arena, size_t aren
   if (arena_bytes < at.end) {
     return NMP_E_ARENA;
   }
-  *copy = place(net, arena, (uint8_t *)arena + at.activations);
+  *copy = place(net, arena, (uint8_t *)arena + at.activations, NULL);
   (*copy)->options.pool = pool;
   make_steps(*copy, NULL, net->steps);
   return nmp_reset(*copy);
 }
 #endif
 
-nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
-                      const nmp_options *options, nmp_fault *fault) {
+/* fast: NULL for one memory. */
+static nmp_status create(nmp_net **net, const void *model, size_t bytes, uint8_t *fast, size_t fast_bytes, void *arena,
+                         size_t arena_bytes, const nmp_options *options, nmp_fault *fault) {
   nmp_net made;
   nmp_info info;
   layout at;
@@ -251,16 +262,38 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
   if (status != NMP_OK) {
     return status;
   }
-  if (arena_bytes < info.arena_bytes) {
-    return refuse(fault, NMP_RULE(NMP_E_ARENA, "bytes of the arena", (int64_t)arena_bytes, (int64_t)info.arena_bytes));
+  const size_t apart = fast ? info.fast_bytes : 0;
+  if (fast_bytes < apart) {
+    return refuse(fault, NMP_RULE(NMP_E_ARENA, "bytes of the fast memory", (int64_t)fast_bytes, (int64_t)apart));
   }
-  *net = place(&made, arena, (uint8_t *)arena + at.activations);
+  if (arena_bytes < info.arena_bytes - apart) {
+    return refuse(
+        fault, NMP_RULE(NMP_E_ARENA, "bytes of the arena", (int64_t)arena_bytes, (int64_t)(info.arena_bytes - apart)));
+  }
+  *net = place(&made, arena, (uint8_t *)arena + at.activations, fast);
 #if NMP_KEEP_STEPS
   (*net)->activations = (uint32_t)(at.end - at.activations);
   make_steps(*net, (uint8_t *)arena + at.packed, NULL);
 #endif
   return nmp_reset(*net);
 }
+
+nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *arena, size_t arena_bytes,
+                      const nmp_options *options, nmp_fault *fault) {
+  return create(net, model, bytes, NULL, 0, arena, arena_bytes, options, fault);
+}
+
+#if NMP_TWO_MEMORIES
+nmp_status nmp_create_split(nmp_net **net, const void *model, size_t bytes, void *fast, size_t fast_bytes, void *arena,
+                            size_t arena_bytes, const nmp_options *options, nmp_fault *fault) {
+  if (fast != NULL && misaligned(fast)) {
+    nmp_fault unwanted;
+    return refuse(fault ? fault : &unwanted, NMP_RULE(NMP_E_ARGUMENT, "alignment of the fast memory",
+                                                      (int64_t)((uintptr_t)fast % NMP_ALIGN), NMP_ALIGN));
+  }
+  return create(net, model, bytes, (uint8_t *)fast, fast_bytes, arena, arena_bytes, options, fault);
+}
+#endif
 
 nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view) {
   nmp_tensor t;
@@ -333,9 +366,18 @@ nmp_status nmp_reset(nmp_net *net) {
   return NMP_OK;
 }
 
-/* Bytes of the arena before the activations. */
+/* Bytes of the arena before the activations of a net that lies, or lay, at this address. */
+static size_t before(const nmp_model *m, const void *net) {
+#if NMP_TWO_MEMORIES
+  if (m->fast + m->fast_bytes == m->arena) { /* in one arena */
+    return (size_t)(m->fast - (const uint8_t *)net);
+  }
+#endif
+  return (size_t)(m->arena - (const uint8_t *)net);
+}
+
 static size_t before_activations(const nmp_net *net) {
-  return (size_t)(net->model.arena - (const uint8_t *)net);
+  return before(&net->model, net);
 }
 
 size_t nmp_suspended_bytes(const nmp_net *net) {
@@ -360,7 +402,7 @@ nmp_status nmp_resume(nmp_net **net, void *arena, const void *memory, size_t byt
   if (saved.model.options != &((nmp_net *)arena)->options) {
     return NMP_E_ARGUMENT;
   }
-  const size_t first = (size_t)(saved.model.arena - (const uint8_t *)arena);
+  const size_t first = before(&saved.model, arena);
   if (bytes < first + nmp_states_copy(&saved.model, NULL, NULL)) {
     return NMP_E_ARGUMENT;
   }
@@ -386,10 +428,13 @@ uint32_t nmp_together(const nmp_net *net, uint32_t op) {
 }
 
 nmp_status nmp_set_threads(nmp_net *net, uint32_t op, size_t threads) {
-  if (net == NULL || op >= net->model.ops.count || threads < 1 || (threads > 1 && threads > net->options.threads)) {
+  if (net == NULL || op >= net->model.ops.count || threads < 1 || (threads > 1 && !NMP_KEEP_STEPS)) {
     return NMP_E_ARGUMENT;
   }
 #if NMP_KEEP_STEPS
+  if (threads > 1 && threads > net->options.threads) {
+    return NMP_E_ARGUMENT;
+  }
   nmp_step_limit(&net->steps[op], threads);
 #endif
   return NMP_OK;

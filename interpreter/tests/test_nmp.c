@@ -140,7 +140,8 @@ static void test_vectors(nmp_net *net, const nmp_model *m, uint32_t ops, size_t 
     }
     feed(net, inputs);
     for (uint32_t i = 0; i < ops; i++) {
-      expect(nmp_set_threads(net, i, 1 + (i + v) % threads) == NMP_OK, "threads of an op");
+      const size_t most = NMP_KEEP_STEPS ? threads : 1;
+      expect(nmp_set_threads(net, i, 1 + (i + v) % most) == NMP_OK, "threads of an op");
       expect(nmp_run_ops(net, i, i + 1) == NMP_OK, "a run of one op");
     }
     compare(net, outputs, "outputs op by op");
@@ -229,6 +230,40 @@ static void test_suspend(nmp_net *net, const nmp_model *m, const nmp_info *info)
   free(memory);
 }
 
+#if NMP_TWO_MEMORIES
+/* Both memories of exactly the size that this level asks for: the same integers as in one arena. */
+static void test_split(const uint8_t *file, size_t bytes, const nmp_options *options, const nmp_info *info,
+                       const nmp_model *m) {
+  const size_t slow = info->arena_bytes - info->fast_bytes, size = info->fast_bytes;
+  uint8_t *fast = aligned(size + GUARD), *arena = aligned(slow + GUARD);
+  nmp_info only = *info;
+  nmp_net *net = NULL;
+  only.arena_bytes = slow; /* what test_suspend may overwrite */
+  memset(fast, 0x5a, size + GUARD);
+  memset(arena, 0x5a, slow + GUARD);
+  expect(nmp_create_split(&net, file, bytes, fast + 8, size, arena, slow, options, NULL) == NMP_E_ARGUMENT,
+         "misaligned");
+  if (size > 0) {
+    expect(nmp_create_split(&net, file, bytes, fast, size - 1, arena, slow, options, NULL) == NMP_E_ARENA, "fast");
+  }
+  expect(nmp_create_split(&net, file, bytes, fast, size, arena, slow - 1, options, NULL) == NMP_E_ARENA, "slow");
+  expect(nmp_create_split(&net, file, bytes, NULL, 0, arena, slow, options, NULL) == (size ? NMP_E_ARENA : NMP_OK),
+         "one arena for both");
+  expect(nmp_create_split(&net, file, bytes, fast, size, arena, slow, options, NULL) == NMP_OK, "two memories");
+  test_vectors(net, m, info->ops, options->threads);
+  if (options->threads > 1) {
+    test_copy(net, m, info, options->threads);
+  } else {
+    test_suspend(net, m, &only);
+  }
+  for (size_t i = 0; i < GUARD; i++) {
+    expect(fast[size + i] == 0x5a && arena[slow + i] == 0x5a, "bytes behind the memories");
+  }
+  free(fast);
+  free(arena);
+}
+#endif
+
 /* An arena of exactly the size that this level asks for. */
 static void test_level(const uint8_t *file, size_t bytes, const char *level, size_t threads) {
   const nmp_options options = {level, threads > 1 ? in_turn : NULL, NULL, threads, NULL};
@@ -256,6 +291,9 @@ static void test_level(const uint8_t *file, size_t bytes, const char *level, siz
   for (size_t i = 0; i < GUARD; i++) {
     expect(arena[info.arena_bytes + i] == 0x5a, "bytes behind the arena");
   }
+#if NMP_TWO_MEMORIES
+  test_split(file, bytes, &options, &info, &m);
+#endif
   free(arena);
 }
 

@@ -252,6 +252,8 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("outputs", 4, "vector", "int", 0, True),
         Field("macs", 5, "scalar", "ulong", 0, False),
         Field("live_end", 6, "scalar", "uint", 0, False),
+        Field("scratch_at", 7, "scalar", "uint", 0, False),
+        Field("scratch_room", 8, "scalar", "uint", 0, False),
     ),
     "Preprocess": (
         Field("mean", 0, "vector", "float", 0, False),
@@ -309,5 +311,6 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("metadata", 9, "vector", "Entry", 0, False),
         Field("test_vectors", 10, "vector", "TestVector", 0, False),
         Field("checksum", 11, "scalar", "uint", 0, False),
+        Field("fast_bytes", 12, "scalar", "uint", 0, False),
     ),
 }

@@ -78,7 +78,10 @@ class FileTensor:
 
 @dataclass(frozen=True)
 class FileOp:
-    """kind: the op's name in nmpconv.ops; inputs and outputs are indices of tensors. live_end: see FORMAT.md."""
+    """kind: the op's name in nmpconv.ops; inputs and outputs are indices of tensors. live_end: see FORMAT.md.
+
+    scratch_at, scratch_room: place and bytes in the fast memory for its scratch.
+    """
 
     kind: str
     name: str
@@ -87,6 +90,8 @@ class FileOp:
     params: dict[str, Any]
     macs: int
     live_end: int
+    scratch_at: int = 0
+    scratch_room: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,9 @@ class FilePort:
 
 @dataclass(frozen=True)
 class Model:
-    """test_vectors: pairs of input bytes and output bytes. arena_bytes: activations only."""
+    """test_vectors: pairs of input bytes and output bytes. arena_bytes: activations only. fast_bytes: of these, from
+    the start, in a fast memory of their own.
+    """
 
     version: tuple[int, int]
     name: str
@@ -122,6 +129,7 @@ class Model:
     metadata: dict[str, str]
     test_vectors: tuple[tuple[tuple[bytes, ...], tuple[bytes, ...]], ...]
     file_bytes: int
+    fast_bytes: int = 0
 
     @property
     def weights_bytes(self) -> int:
@@ -199,6 +207,7 @@ def _model(root: Table, file_bytes: int) -> Model:
             for v in root["test_vectors"] or ()
         ),
         file_bytes=file_bytes,
+        fast_bytes=root["fast_bytes"],
     )
 
 
@@ -239,7 +248,8 @@ def _op(table: Table) -> FileOp:
     lists = {f.name for f in TABLES.get(member, ()) if f.kind == "vector"}
     params = {key: _ints(value) if key in lists else value for key, value in fields.items()}
     kind = KINDS.get(member, member)
-    return FileOp(kind, table["name"], inputs, outputs, params, table["macs"], table["live_end"])
+    places = table["live_end"], table["scratch_at"], table["scratch_room"]
+    return FileOp(kind, table["name"], inputs, outputs, params, table["macs"], *places)
 
 
 def _port(table: Table, tensors: Sequence[FileTensor]) -> FilePort:

@@ -56,6 +56,7 @@ class _Check:
         self.steps = STEPS_BESIDE + STEPS_OF_BYTE * len(file)
         self.start = _address(np.frombuffer(file, np.uint8))
         self.arena: int = root["arena_bytes"]
+        self.fast: int = root["fast_bytes"]
         self.values: list[Value] = []
         self.nodes: list[Node | None] = []
         self.graph = Graph("", (), (), (), {})
@@ -219,6 +220,7 @@ class _Check:
         """A read is right when, going back from it, the tensor's producer (an input: the start) comes before any op
         whose output touches the tensor's bytes.
         """
+        self.require("fast memory", self.fast_memory())
         for i, value in enumerate(self.values):
             if not value.is_const:
                 self.require(f"tensor {self.tensors[i]['name']!r}", self.place(value))
@@ -242,10 +244,19 @@ class _Check:
             self.read(len(self.ops), tensor)
         self.require("states", self.states_apart())
 
+    def fast_memory(self) -> Rules:
+        self.rooms = np.array([(op["scratch_at"], op["scratch_room"]) for op in self.ops], np.int64).reshape(-1, 2)
+        self.rooms[:, 1] += self.rooms[:, 0]
+        yield PLAN, f"fast_bytes {self.fast}", self.fast % ARENA_ALIGN == 0 and self.fast <= self.arena
+        for op, (start, end) in zip(self.ops, self.rooms.tolist(), strict=True):
+            about = f"scratch of {op['name']!r} at {start} to {end} of {self.fast}"
+            yield PLAN, about, start % ARENA_ALIGN == 0 and end <= self.fast
+
     def place(self, value: Value) -> Rules:
         start = _offset(value)
         yield PLAN, f"offset {start} is no multiple of {ARENA_ALIGN}", start % ARENA_ALIGN == 0
         yield PLAN, f"it ends at {start + value.nbytes}, the arena at {self.arena}", start + value.nbytes <= self.arena
+        yield PLAN, f"the fast memory ends in it, at {self.fast}", not start < self.fast < start + value.nbytes
 
     def inputs_apart(self) -> Rules:
         for i, tensor in enumerate(self.inputs[1:], 1):
@@ -264,16 +275,24 @@ class _Check:
         if reader < len(self.ops) and end > self.live_ends[reader]:
             _fail(PLAN, f"tensor {name!r} ends at {end}, behind the live_end of the op that reads it")
         maker = self.made.get(tensor)
+        if reader < len(self.ops) and bool(self.in_rooms(slice(reader, reader + 1), start, end)):
+            _fail(PLAN, f"tensor {name!r} lies in the scratch of the op that reads it")
         between = slice(0 if maker is None else maker + 1, reader)
         results = self.results[between]
         gone = (results[:, 0] < end) & (start < results[:, 1]) | (end > self.live_ends[between])
+        gone |= self.in_rooms(between, start, end)
         looked_at = int(np.argmax(gone[::-1])) + 1 if gone.any() else len(gone) + (maker is not None)
         if not self.spend(looked_at):
             _fail(LIMIT, f"tensor {name!r}: too much to verify")
         if gone.any():
-            _fail(PLAN, f"tensor {name!r} is overwritten, or ends behind a live_end, before its last use")
+            _fail(PLAN, f"tensor {name!r} is overwritten, or not apart from scratch, before its last use")
         if maker is None and tensor not in self.inputs:
             _fail(ORDER, f"tensor {name!r} is read before it is produced")
+
+    def in_rooms(self, ops: slice, start: int, end: int) -> np.ndarray:
+        """Tells of each of these ops whether an extent touches its scratch in the fast memory."""
+        first, last = self.rooms[ops].T
+        return (first < last) & (first < end) & (start < last)
 
     def result(self, i: int, result: int) -> Rules:
         """It touches an input only where the op may work so. Scratch lies behind it."""
@@ -286,6 +305,7 @@ class _Check:
         live_end = int(self.live_ends[i])
         yield PLAN, f"a live_end of {live_end}", live_end % ARENA_ALIGN == 0 and live_end <= self.arena
         yield PLAN, f"its output ends behind {live_end}", self.extents[result][1] <= live_end
+        yield PLAN, "its output lies in its scratch", not self.in_rooms(slice(i, i + 1), *self.extents[result]).any()
 
     def may_touch(self, node: Node | None, k: int, tensor: int, result: int, in_place: bool) -> bool:
         """Exactly, where the op works in place; where the op would put this input; or line by line."""

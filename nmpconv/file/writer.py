@@ -47,6 +47,7 @@ def to_bytes(
             "labels": list(graph.labels) or None,
             "metadata": [{"key": key, "value": metadata[key]} for key in sorted(metadata)] or None,
             "test_vectors": [{"inputs": _blobs(x), "outputs": _blobs(y)} for x, y in test_vectors] or None,
+            "fast_bytes": graph.fast_bytes,
         }
     )
 
@@ -109,6 +110,7 @@ def _tensor(value: Value) -> dict[str, Any]:
 
 def _op(node: Node, graph: Graph, index: Mapping[str, int], live_end: int) -> dict[str, Any]:
     op = OPS[node.op]
+    scratch_at, scratch_room = graph.rooms.get(node.name, (0, 0))
     params = {f.name: getattr(node.params, f.name) for f in fields(node.params) if f.name not in op.float_only}
     return {
         "name": node.name,
@@ -117,6 +119,8 @@ def _op(node: Node, graph: Graph, index: Mapping[str, int], live_end: int) -> di
         "outputs": [index[name] for name in node.outputs],
         "macs": op.macs(node.params, graph.ins(node), graph.outs(node)),
         "live_end": live_end,
+        "scratch_at": scratch_at,
+        "scratch_room": scratch_room,
     }
 
 

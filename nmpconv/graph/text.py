@@ -8,6 +8,7 @@
       y : int8[1,16,16,16] clamp=[0.0,Infinity] observed=[0.0,5.9,"mse"] bits=8 exp=[-4] lo=0 hi=127 offset=3072
     output y
     given t scale=0.0235 zero_point=0 dtype="uint8"
+    fast bytes=4096 rooms={"conv1":[3072,512]}
     label "cat"
 
 Names are bare, or JSON strings where they hold anything unusual. Attributes are key=JSON and left out where they have
@@ -48,6 +49,8 @@ def to_text(graph: Graph) -> str:
     for name, grid in graph.given.items():
         known = {field: value for field, value in asdict(grid).items() if value is not None}
         lines.append(f"given {_quote(name)}{_attributes(known)}")
+    if graph.fast_bytes:
+        lines.append(f"fast{_attributes({'bytes': graph.fast_bytes, 'rooms': graph.rooms})}")
     lines += [f"label {json.dumps(label)}" for label in graph.labels]
     return "\n".join(lines) + "\n"
 
@@ -188,6 +191,8 @@ class _Parser:
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._given: dict[str, Given] = {}
         self._states: dict[str, State] = {}
+        self._fast_bytes = 0
+        self._rooms: dict[str, tuple[int, int]] = {}
 
     def line(self, text: str) -> None:
         line = _Line(text)
@@ -212,10 +217,13 @@ class _Parser:
         elif word == "given":
             name = line.name()
             self._given[name] = Given(**line.attributes())
+        elif word == "fast":
+            a = line.attributes()
+            self._fast_bytes, self._rooms = a["bytes"], {name: _tuples(room) for name, room in a["rooms"].items()}
         elif word == "label":
             self._labels.append(line.json())
         else:
-            raise ValueError("a line starts with graph, input, const, output, given, label or NODE =")
+            raise ValueError("a line starts with graph, input, const, output, given, fast, label or NODE =")
 
     def graph(self) -> Graph:
         return Graph(
@@ -230,6 +238,8 @@ class _Parser:
             source_shapes=self._shapes,
             given=self._given,
             states=self._states,
+            fast_bytes=self._fast_bytes,
+            rooms=self._rooms,
         )
 
     def _node(self, name: str, line: _Line) -> None:

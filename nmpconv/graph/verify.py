@@ -297,6 +297,22 @@ def _places(graph: Graph) -> Broken:
             yield value.name, f"offset {value.offset}; it is a multiple of {ARENA_ALIGN}"
 
 
+def _memories(graph: Graph) -> Broken:
+    """A tensor lies in one memory, and an op's scratch in what is free of the fast one."""
+    for value in graph.activations():
+        if (value.offset or 0) < graph.fast_bytes < (value.offset or 0) + value.nbytes:
+            yield value.name, f"it lies on the end of the fast memory, at {graph.fast_bytes}"
+    lives = graph.lifetimes() if graph.rooms else {}
+    for i, node in enumerate(graph.nodes):
+        start, room = graph.rooms.get(node.name, (0, 0))
+        if start % ARENA_ALIGN or start + room > graph.fast_bytes:
+            yield node.name, f"its scratch from {start} to {start + room} is not in the fast memory, or not aligned"
+        for name, (first, last) in lives.items() if room else ():
+            value = graph[name]
+            if first <= i <= last and start < (value.offset or 0) + value.nbytes and (value.offset or 0) < start + room:
+                yield node.name, f"its scratch lies over '{name}'"
+
+
 def _intact(graph: Graph) -> Broken:
     """Runs the graph on the arena's extents: what is read has been written and not been overwritten since."""
     intact = _Extents()
@@ -417,5 +433,6 @@ RULES: dict[str, dict[str, Rule]] = {
         "offsets are aligned": _places,
         "nothing is overwritten": _intact,
         "states lie apart": _states_apart,
+        "there are two memories at most": _memories,
     },
 }

@@ -211,4 +211,5 @@ def _first_dimensions(kind: str, table: Table) -> Iterable[str]:
     """Fields of a file that follow from the number of samples."""
     if kind == "Tensor":
         return () if table["data"] is not None else ("shape", "offset")
-    return {"Reshape": ("shape",), "Op": ("live_end",), "Model": ("arena_bytes",)}.get(kind, ())
+    plan = {"Op": ("live_end", "scratch_at", "scratch_room"), "Model": ("arena_bytes", "fast_bytes")}
+    return {"Reshape": ("shape",), **plan}.get(kind, ())

@@ -66,12 +66,13 @@ def needs(data: bytes) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class TargetNeeds:
-    """Bytes of RAM on another machine. Of each op: its scratch, and whether it is a convolution that the machine's own
-    kernels leave to the portable ones.
+    """Bytes of RAM on another machine. fast_bytes: of the arena, in a fast memory of their own. Of each op: its
+    scratch, and whether it is a convolution that the machine's own kernels leave to the portable ones.
     """
 
     arena_bytes: int
     activation_bytes: int
+    fast_bytes: int
     scratch_bytes: tuple[int, ...]
     portable: tuple[bool, ...]
 
@@ -84,7 +85,7 @@ def needs_of_target(data: bytes, target: str) -> TargetNeeds:
     except _nmp.Fault as fault:
         raise _refused(fault, model.data.toreadonly(), "") from None
     ops = tuple(found["scratch_bytes"]), tuple(found["portable"])
-    return TargetNeeds(found["arena_bytes"], found["activation_bytes"], *ops)
+    return TargetNeeds(found["arena_bytes"], found["activation_bytes"], found["fast_bytes"], *ops)
 
 
 def targets() -> list[str]:
@@ -123,7 +124,10 @@ class Net(Summarized):
             found, self._custom = _with_customs(lambda custom: _nmp.inspect(model, level, self.threads, custom))
             self.arena_bytes: int = found["arena_bytes"]
             custom = self._custom.address if self._custom else 0
-            self._net = _nmp.Net(model, aligned(self.arena_bytes), level, self.threads, custom)
+            self.fast_bytes: int = found["fast_bytes"]
+            fast = aligned(self.fast_bytes) if self.fast_bytes else None
+            arena = aligned(self.arena_bytes - self.fast_bytes)
+            self._net = _nmp.Net(model, arena, level, self.threads, custom, fast)
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
         self._data = data

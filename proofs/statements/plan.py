@@ -18,9 +18,9 @@ from proofs.translate import Translation
 
 PLAN = "core/plan_check.c"
 INTEGERS = z3.IntSort()
-START, BYTES, SIZE, OUTPUT, LIVE_END, INPUT, MODEL_OUTPUT = (
+START, BYTES, SIZE, OUTPUT, LIVE_END, INPUT, MODEL_OUTPUT, SCRATCH, ROOM = (
     z3.Function(name, INTEGERS, INTEGERS)
-    for name in ("start", "bytes", "size", "output", "live_end", "input", "model_output")
+    for name in ("start", "bytes", "size", "output", "live_end", "input", "model_output", "scratch_at", "scratch_room")
 )
 BYTES_MAX = 2**31 - 1
 
@@ -44,11 +44,13 @@ class Model:
             name: c.struct("fb_vector", count=count)
             for name, count in (("ops", self.ops), ("inputs", self.inputs), ("outputs", self.outputs))
         }
-        self.m = c.struct("nmp_model", arena_bytes=self.arena, **lists)
+        self.fast = c.run.symbol(UINT32, "fast", 0, BYTES_MAX)  # by check_fast
+        self.m = c.struct("nmp_model", arena_bytes=self.arena, fast_bytes=self.fast, **lists)
         self.paid: list[Any] = []
         self.cost: Any = lambda steps: z3.BoolVal(True)
         c.run.contracts |= {
             "extent_of": lambda c, m, i: self.extent(i),
+            "room_of": lambda c, m, i: self.room(i),
             "nmp_fail": self.fail,
             "nmp_model_output_of": lambda c, m, i: self.index(OUTPUT, i),
             "nmp_model_live_end": lambda c, m, i: self.index(LIVE_END, i),
@@ -69,6 +71,18 @@ class Model:
         at = self.c.theory.raw(i)
         self.run.assume(*self.known(at))
         parts = {"start": START(at), "bytes": BYTES(at), "size": SIZE(at)}
+        return self.c.struct("extent", **{name: Number(UINT32, term, 0, 2**32 - 1) for name, term in parts.items()})
+
+    def room(self, op: Number) -> Record:
+        """By check_fast."""
+        at = self.c.theory.raw(op)
+        start, room = SCRATCH(at), ROOM(at)
+        self.run.assume(start >= 0, room >= 0)
+        if self.placed:
+            self.run.assume(start + room <= self.fast.term)
+        else:
+            self.run.assume(start < 2**32, room < 2**32)
+        parts = {"start": start, "bytes": room, "size": z3.IntVal(0)}
         return self.c.struct("extent", **{name: Number(UINT32, term, 0, 2**32 - 1) for name, term in parts.items()})
 
     def known(self, tensor: Any) -> list[Any]:
@@ -121,21 +135,48 @@ def extents_overlap(proof: Proof) -> None:
 
 
 @statement(
-    "a tensor that passes lies at a multiple of 16 and ends in the arena, for any 32-bit offset", PLAN, "check_place"
+    "a tensor that passes lies at a multiple of 16 and ends in the arena, and in one memory, for any 32-bit offset",
+    PLAN,
+    "check_place",
 )
 def tensors_lie_in_arena(proof: Proof) -> None:
     def body(c: Translation) -> None:
         model, t = Model(c, placed=False), c.run.symbol(UINT32, "t")
         status = c.theory.raw(c.call("check_place", model.pointer(), t, c.zeros_pointer("nmp_fault")))
-        right = z3.And(START(t.term) % 16 == 0, end(t.term) <= model.arena.term)
+        one = z3.Or(end(t.term) <= model.fast.term, START(t.term) >= model.fast.term)
+        right = z3.And(START(t.term) % 16 == 0, end(t.term) <= model.arena.term, one)
         c.run.demand((status == 0) == right, "place")
 
     proof.run(body)
 
 
 @statement(
+    "a fast memory that passes ends at a multiple of 16 in the arena; scratch of an op lies in it, at a multiple of 16",
+    PLAN,
+    "check_fast",
+)
+def scratch_lies_in_fast_memory(proof: Proof) -> None:
+    def body(c: Translation) -> None:
+        model, some = Model(c, placed=False), z3.Int("some")
+        c.run.assume(some >= 0, SCRATCH(some) >= 0, ROOM(some) >= 0, SCRATCH(some) < 2**32, ROOM(some) < 2**32)
+        shown = z3.And(SCRATCH(some) % 16 == 0, SCRATCH(some) + ROOM(some) <= model.fast.term)
+        c.run.cuts[("check_fast", 0)] = Cut(
+            lambda run, v: [
+                z3.Implies(some < v["i"].term, shown),
+                z3.Or(v["i"].term == 0, v["i"].term <= model.ops.term),
+            ]
+        )
+        status = c.call("check_fast", model.pointer(), c.zeros_pointer("nmp_fault"))
+        if passes(c, status):
+            c.run.demand(z3.And(model.fast.term % 16 == 0, model.fast.term <= model.arena.term), "fast_bytes")
+            c.run.demand(z3.Implies(some < model.ops.term, shown), "scratch")
+
+    proof.run(body)
+
+
+@statement(
     "a read that passes has a producer, and nothing that was produced since touches its bytes; it ends below the "
-    "live_end of every op in between",
+    "live_end of every op in between, and touches no scratch of theirs in the fast memory",
     PLAN,
     "check_read",
     "check_alive",
@@ -149,8 +190,11 @@ def reads_find_what_was_produced(proof: Proof) -> None:
         c.run.assume(between >= 0, *model.known(OUTPUT(between)), OUTPUT(between) >= 0, OUTPUT(between) < 2**32)
 
         def alive(op: Any) -> Any:
-            return z3.Implies(op < model.ops.term, end(t.term) <= LIVE_END(op))
+            behind = SCRATCH(op) + ROOM(op)
+            beside = z3.Or(ROOM(op) == 0, end(t.term) <= SCRATCH(op), behind <= START(t.term))
+            return z3.Implies(op < model.ops.term, z3.And(end(t.term) <= LIVE_END(op), beside))
 
+        c.run.assume(SCRATCH(between) >= 0, ROOM(between) >= 0, SCRATCH(between) + ROOM(between) <= model.fast.term)
         c.run.assume(LIVE_END(between) >= 0, reader.term <= model.ops.term)
         last = {}
 

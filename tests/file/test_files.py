@@ -105,7 +105,7 @@ def test_pack_refuses_unknown_and_missing_fields() -> None:
 
 def test_an_unknown_optional_field_is_ignored(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of a later minor version: the field is appended to the schema, written, and read without it."""
-    appended = flatbuffer.Field("mood", 12, "string", "string", 0, False)
+    appended = flatbuffer.Field("mood", 13, "string", "string", 0, False)
     with monkeypatch.context() as patch:
         patch.setitem(flatbuffer.TABLES, "Model", (*flatbuffer.TABLES["Model"], appended))
         later = flatbuffer.pack({**flatbuffer.unpack(data), "minor": 1, "mood": "good"})

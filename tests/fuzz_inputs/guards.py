@@ -255,6 +255,7 @@ def _plans() -> Iterator[Guard]:
     net.op("add", "x0 x1", "y")
     data = to_bytes(nets.placed(net.graph("y")), {})
     yield "very many inputs", data, Status.LIMIT, "steps of verification"
+    yield from _memories()
     net = nets.Net(grid=nets.grid(8, 0))
     net.input("x", 1, 4)
     for i in range(60):
@@ -280,6 +281,43 @@ def _plans() -> Iterator[Guard]:
     net.input("x", 1, 4, 8)
     net.op("concat", "x x", "y", axis=2)
     yield "a part of a result that lies in pieces", _over(net.graph("y"), x=0, y=0), *overlaps
+
+
+def _memories() -> Iterator[Guard]:
+    """Of the small net x lies in the fast memory, and c and a in the slow one, but for the change."""
+
+    def changed(*changes: tuple[str, int, dict[str, int]], **fields: int) -> bytes:
+        def change(root: Tables) -> None:
+            root["fast_bytes"] = 64
+            root["arena_bytes"] += 64
+            for tensor in root["tensors"]:
+                tensor["offset"] += 0 if tensor["data"] is not None else 64
+            for op in root["ops"]:
+                op["live_end"] += 64
+            root["tensors"][X]["offset"] = 0
+            for kind, i, new in changes:
+                root[kind][i].update(new)
+            root.update(fields)
+
+        return _small(change)
+
+    fast, scratch, over = "fast_bytes", "scratch in the fast memory", "scratch over a tensor, at offset"
+    yield "two memories", changed(("ops", CONV, {"scratch_at": 32, "scratch_room": 32})), Status.OK, ""
+    yield "scratch before what lies there", changed(*_moved(32, 0, 32)), Status.OK, ""
+    yield "a fast memory of an odd size", changed(fast_bytes=40), Status.PLAN, fast
+    yield "a fast memory larger than the arena", changed(fast_bytes=1 << 20), Status.PLAN, fast
+    yield "a tensor in both memories", changed(fast_bytes=16), Status.PLAN, "end in the fast memory"
+    for at, room in ((8, 16), (80, 0), (32, 48)):
+        odd = changed(("ops", CONV, {"scratch_at": at, "scratch_room": room}))
+        yield f"scratch of {room} bytes at {at} of 64", odd, Status.PLAN, scratch
+    yield "scratch over what is read", changed(*_moved(0, 0, 16)), Status.PLAN, over
+    yield "scratch over the result", changed(*_moved(0, 32, 32), ("tensors", C, {"offset": 32})), Status.PLAN, over
+    late = ("tensors", X, {"exponents": np.array([-4])}), ("ops", ADD, {"scratch_at": 0, "scratch_room": 16})
+    yield "scratch over what is read later", changed(*late, ("ops", POOL, {"inputs": [X]})), Status.PLAN, over
+
+
+def _moved(x: int, at: int, room: int) -> tuple[tuple[str, int, dict[str, int]], ...]:
+    return ("tensors", X, {"offset": x}), ("ops", CONV, {"scratch_at": at, "scratch_room": room})
 
 
 def _over(graph: Graph, **places: int) -> bytes:

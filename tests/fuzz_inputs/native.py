@@ -89,7 +89,7 @@ def compiler() -> str:
 
 def build(root: Path, folder: Path, flags: Sequence[str] = FUZZER, compiled_by: str = "") -> None:
     """The programs fuzz_TARGET. They have portable kernels: other tests compare those of other levels with these."""
-    used, every = compiled_by or compiler(), (*C99, "-w", PORTABLE, *SANITIZE, *flags)
+    used, every = compiled_by or compiler(), (*C99, "-w", *PORTABLE, *SANITIZE, *flags)
     objects, firmware = folder / "objects", root / "interpreter" / "firmware"
     shutil.rmtree(objects, ignore_errors=True)
     objects.mkdir(parents=True)

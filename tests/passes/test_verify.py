@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nmpconv.errors import VerifyError
-from nmpconv.graph.text import parse
+from nmpconv.graph.text import parse, to_text
 from nmpconv.graph.verify import RULES, verify
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
@@ -175,6 +175,26 @@ def test_a_state_lies_on_its_own_output_alone(old: str, new: str) -> None:
     expect(parse(STATE.replace(old, new)), "PLANNED", APART, "s")
 
 
+MEMORIES = "there are two memories at most"
+
+
+@pytest.mark.parametrize(
+    ("line", "about"),
+    [
+        ("fast bytes=48 rooms={}", "s"),
+        ('fast bytes=64 rooms={"first":[64,16]}', "first"),
+        ('fast bytes=64 rooms={"second":[8,16]}', "second"),
+        ('fast bytes=64 rooms={"first":[0,16]}', "first"),
+    ],
+)
+def test_scratch_and_tensors_lie_in_one_memory(line: str, about: str) -> None:
+    """Each tensor in one of the two; scratch in the fast one, at a multiple of 16, beside what is alive."""
+    good = STATE + 'fast bytes=64 rooms={"second":[0,32]}\n'
+    verify(parse(good), "PLANNED", "test")
+    assert parse(to_text(parse(good))) == parse(good)
+    expect(parse(STATE + line + "\n"), "PLANNED", MEMORIES, about)
+
+
 def wrong_params(graph: Graph) -> Graph:
     first, *rest = graph.nodes
     return replace(graph, nodes=(replace(first, params=OPS["add"].Params()), *rest))
@@ -210,5 +230,5 @@ def test_rule_by_hand(rule: str, about: str, break_it: Callable[[Graph], Graph])
 
 
 def test_every_rule_has_a_test() -> None:
-    tested = {rule for _, rule, *_ in BREAKS} | {rule for rule, *_ in BROKEN_BY_HAND} | {APART}
+    tested = {rule for _, rule, *_ in BREAKS} | {rule for rule, *_ in BROKEN_BY_HAND} | {APART, MEMORIES}
     assert {rule for rules in RULES.values() for rule in rules} == tested

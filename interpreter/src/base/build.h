@@ -92,6 +92,12 @@
 #define NMP_SOUND 1
 #endif
 
+/* 1: models that have a part of their arena in a fast memory of its own, for nmp_create_split. 0: they lie in one arena,
+ * as those of old interpreters. */
+#ifndef NMP_TWO_MEMORIES
+#define NMP_TWO_MEMORIES (!NMP_FIXED_CPU)
+#endif
+
 /* 1: custom ops, which the program brings: rows of nmp_options.custom, or X(row) for each one that is compiled in. */
 #ifndef NMP_CUSTOM
 #define NMP_CUSTOM 1

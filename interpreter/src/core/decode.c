@@ -2,6 +2,17 @@
 #include "core/model.h"
 #include "gen/nmp_schema.h"
 
+uint8_t *nmp_model_at(const nmp_model *m, uint32_t offset) {
+  if (m->arena == NULL) {
+    return NULL;
+  }
+#if NMP_TWO_MEMORIES
+  return offset < m->fast_bytes ? m->fast + offset : m->arena + (offset - m->fast_bytes);
+#else
+  return m->arena + offset;
+#endif
+}
+
 void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t) {
   /* All of the table is read before anything is written, so that compilers look up its layout once. */
   const uint8_t *table = fb_element(m->tensors, i);
@@ -29,7 +40,7 @@ void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t) {
   if (t->is_const) {
     t->data = (void *)(uintptr_t)data.data; /* never written: outputs are activations */
   } else {
-    t->data = m->arena ? m->arena + offset : NULL;
+    t->data = nmp_model_at(m, offset);
   }
 }
 
@@ -46,7 +57,9 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
   const uint32_t apart = NMP_CONV_ADD && op->type->adds && inputs.count > 0;
   op->input_count = inputs.count - apart;
   op->output_count = 1;
-  op->scratch = m->arena ? m->arena + nmp_model_live_end(m, i) : NULL;
+#if !NMP_TWO_MEMORIES
+  op->scratch = nmp_model_at(m, nmp_model_live_end(m, i));
+#endif
   op->kernels = m->kernels;
   op->threads = m->options;
   if (NMP_KEEP_STEPS) {
@@ -66,6 +79,12 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
 #endif
   nmp_model_tensor(m, nmp_model_output_of(m, i), &op->out[0]);
   nmp_op_decode[kind](fb_op_params(table), &op->params);
+#if NMP_TWO_MEMORIES
+  op->scratch = NULL;
+  if (m->arena) { /* of a verified file, whose ops tell their scratch */
+    op->scratch = nmp_model_at(m, nmp_model_scratch_at(m, i, op->type->scratch ? op->type->scratch(op) : 0));
+  }
+#endif
 }
 
 uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op) {
@@ -75,6 +94,22 @@ uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op) {
 uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op) {
   const uint32_t end = fb_op_live_end(fb_element(m->ops, op));
   return end ? end : m->arena_bytes;
+}
+
+uint32_t nmp_model_slow_end(const nmp_model *m, uint32_t op) {
+  const uint32_t end = nmp_model_live_end(m, op);
+  return end > NMP_FAST_BYTES(m) ? end : NMP_FAST_BYTES(m);
+}
+
+uint32_t nmp_model_scratch_at(const nmp_model *m, uint32_t op, size_t bytes) {
+#if NMP_TWO_MEMORIES
+  const uint8_t *table = fb_element(m->ops, op);
+  if (bytes <= fb_op_scratch_room(table)) {
+    return fb_op_scratch_at(table);
+  }
+#endif
+  (void)bytes;
+  return nmp_model_slow_end(m, op);
 }
 
 uint32_t nmp_model_port(fb_vector ports, uint32_t i) {

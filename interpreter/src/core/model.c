@@ -60,6 +60,10 @@ nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_f
     return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_LIMIT, "arena_bytes", (int64_t)(arena_bytes >> 1), NMP_BYTES_MAX));
   }
   m->arena_bytes = (uint32_t)arena_bytes;
+#if NMP_TWO_MEMORIES
+  m->fast = NULL;
+  m->fast_bytes = fb_model_fast_bytes(m->root);
+#endif
   return NMP_OK;
 }
 
@@ -263,7 +267,7 @@ static nmp_rule check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *
 static nmp_rule add_memory(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *needs) {
   nmp_model_op(m, i, op);
   const size_t scratch = op->type->scratch ? op->type->scratch(op) : 0;
-  const uint64_t end = (uint64_t)nmp_model_live_end(m, i) + scratch;
+  const uint64_t end = (uint64_t)nmp_model_scratch_at(m, i, scratch) + scratch;
   if (end > NMP_BYTES_MAX) {
     return NMP_RULE(NMP_E_LIMIT, "bytes of the arena with scratch", (int64_t)end, NMP_BYTES_MAX);
   }

@@ -13,13 +13,23 @@
 
 typedef struct nmp_model {
   const uint8_t *file, *root;
-  uint8_t *arena; /* activations; NULL before create */
+  uint8_t *arena; /* activations, with a fast memory those that are not there; NULL before create */
   fb_vector tensors, ops, inputs, outputs;
   uint32_t bytes, arena_bytes;
   /* What its ops are computed with, set by whoever opens it. */
   const nmp_kernels *kernels;
   const nmp_options *options;
+#if NMP_TWO_MEMORIES
+  uint8_t *fast;       /* what has offsets below fast_bytes */
+  uint32_t fast_bytes; /* 0: nothing */
+#endif
 } nmp_model;
+
+#if NMP_TWO_MEMORIES
+#define NMP_FAST_BYTES(m) ((m)->fast_bytes)
+#else
+#define NMP_FAST_BYTES(m) 0u
+#endif
 
 /* What verification found out, and how many steps it has left. */
 typedef struct nmp_needs {
@@ -68,6 +78,15 @@ uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op);
 
 /* Where the activations that are alive while an op runs end in the arena. */
 uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op);
+
+/* The address of an offset in the arena; NULL before create. */
+uint8_t *nmp_model_at(const nmp_model *m, uint32_t offset);
+
+/* Where the slow memory is free while an op runs, as an offset in the arena. */
+uint32_t nmp_model_slow_end(const nmp_model *m, uint32_t op);
+
+/* Where so many bytes of scratch of an op lie: in the fast memory where the plan has room for them. */
+uint32_t nmp_model_scratch_at(const nmp_model *m, uint32_t op, size_t bytes);
 uint32_t nmp_model_port(fb_vector ports, uint32_t i);
 
 /* The output that input i takes over, or -1. */

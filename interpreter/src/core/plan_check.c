@@ -42,15 +42,50 @@ static nmp_status check_place(const nmp_model *m, uint32_t tensor, nmp_fault *fa
     return nmp_fail(fault, -1, tensor,
                     NMP_RULE(NMP_E_PLAN, "end in the arena", (int64_t)e.start + e.bytes, m->arena_bytes));
   }
+#if NMP_TWO_MEMORIES
+  if (e.start < m->fast_bytes && e.start + e.bytes > m->fast_bytes) {
+    return nmp_fail(fault, -1, tensor,
+                    NMP_RULE(NMP_E_PLAN, "end in the fast memory", (int64_t)e.start + e.bytes, m->fast_bytes));
+  }
+#endif
   return NMP_OK;
 }
 
-/* What is alive while an op runs lies below its live_end, for its scratch is above. */
+#if NMP_TWO_MEMORIES
+/* The room of an op's scratch in the fast memory. */
+static extent room_of(const nmp_model *m, uint32_t op) {
+  const uint8_t *table = fb_element(m->ops, op);
+  extent e = {.start = fb_op_scratch_at(table), .bytes = fb_op_scratch_room(table), .size = 0};
+  return e;
+}
+
+static nmp_status check_fast(const nmp_model *m, nmp_fault *fault) {
+  if (m->fast_bytes % NMP_ALIGN != 0 || m->fast_bytes > m->arena_bytes) {
+    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_PLAN, "fast_bytes", m->fast_bytes, m->arena_bytes));
+  }
+  for (uint32_t i = 0; i < m->ops.count; i++) {
+    const extent e = room_of(m, i);
+    if (e.start % NMP_ALIGN != 0 || e.start > m->fast_bytes || e.bytes > m->fast_bytes - e.start) {
+      return nmp_fail(
+          fault, i, -1,
+          NMP_RULE(NMP_E_PLAN, "scratch in the fast memory", (int64_t)e.start + (int64_t)e.bytes, m->fast_bytes));
+    }
+  }
+  return NMP_OK;
+}
+#endif
+
+/* What is alive while an op runs lies below its live_end, for its scratch is above, or else where that has room. */
 static nmp_status check_alive(const nmp_model *m, uint32_t op, uint32_t tensor, extent e, nmp_fault *fault) {
   if (op < m->ops.count && e.start + e.bytes > nmp_model_live_end(m, op)) {
     return nmp_fail(fault, op, tensor,
                     NMP_RULE(NMP_E_PLAN, "live_end of the op", nmp_model_live_end(m, op), (int64_t)e.start + e.bytes));
   }
+#if NMP_TWO_MEMORIES
+  if (op < m->ops.count && room_of(m, op).bytes > 0 && overlap(e, room_of(m, op))) {
+    return nmp_fail(fault, op, tensor, NMP_RULE(NMP_E_PLAN, "scratch over a tensor, at offset", e.start, 0));
+  }
+#endif
   return NMP_OK;
 }
 
@@ -197,6 +232,9 @@ static nmp_status check_state(const nmp_model *m, uint32_t input, nmp_needs *nee
 
 nmp_status nmp_plan_check(const nmp_model *m, nmp_needs *needs, nmp_fault *fault) {
   nmp_status status = NMP_OK;
+#if NMP_TWO_MEMORIES
+  status = check_fast(m, fault);
+#endif
   for (uint32_t i = 0; i < m->tensors.count && status == NMP_OK; i++) {
     status = is_const(m, i) ? NMP_OK : check_place(m, i, fault);
   }

@@ -115,6 +115,10 @@ static const fb_field fields[] = {
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Op.outputs */
     {FB_KIND_SCALAR, 8}, /* Op.macs */
     {FB_KIND_SCALAR, 4}, /* Op.live_end */
+#if NMP_TWO_MEMORIES
+    {FB_KIND_SCALAR, 4}, /* Op.scratch_at */
+    {FB_KIND_SCALAR, 4}, /* Op.scratch_room */
+#endif
     {FB_KIND_VECTOR, 4}, /* Preprocess.mean */
     {FB_KIND_VECTOR, 4}, /* Preprocess.std */
     {FB_KIND_VECTOR, 4}, /* Preprocess.range */
@@ -164,6 +168,9 @@ static const fb_field fields[] = {
     {FB_KIND_TABLES, FB_ENTRY}, /* Model.metadata */
     {FB_KIND_TABLES, FB_TEST_VECTOR}, /* Model.test_vectors */
     {FB_KIND_SCALAR, 4}, /* Model.checksum */
+#if NMP_TWO_MEMORIES
+    {FB_KIND_SCALAR, 4}, /* Model.fast_bytes */
+#endif
 };
 
 static const uint8_t first[FB_TABLE_COUNT + 1] = {
@@ -203,16 +210,16 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     87, /* Custom */
     90, /* Tensor */
     106, /* Op */
-    113, /* Preprocess */
+    113 + 2 * NMP_TWO_MEMORIES, /* Preprocess */
 #if NMP_SOUND
-    121, /* Sound */
+    121 + 2 * NMP_TWO_MEMORIES, /* Sound */
 #endif
-    121 + 12 * NMP_SOUND, /* Port */
-    128 + 13 * NMP_SOUND, /* Bytes */
-    129 + 13 * NMP_SOUND, /* TestVector */
-    131 + 13 * NMP_SOUND, /* Entry */
-    133 + 13 * NMP_SOUND, /* Model */
-    145 + 13 * NMP_SOUND, /* the end */
+    121 + 2 * NMP_TWO_MEMORIES + 12 * NMP_SOUND, /* Port */
+    128 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* Bytes */
+    129 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* TestVector */
+    131 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* Entry */
+    133 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* Model */
+    145 + 3 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

@@ -82,6 +82,7 @@ enum {
   FB_SLOT_MINOR = 1,
   FB_SLOT_ARENA_BYTES = 7,
   FB_SLOT_CHECKSUM = 11,
+  FB_SLOT_FAST_BYTES = 12,
 };
 
 extern const fb_schema nmp_schema;
@@ -176,6 +177,14 @@ static inline uint64_t fb_op_macs(const uint8_t *table) {
 
 static inline uint32_t fb_op_live_end(const uint8_t *table) {
   return fb_u32(table, 6, 0);
+}
+
+static inline uint32_t fb_op_scratch_at(const uint8_t *table) {
+  return fb_u32(table, 7, 0);
+}
+
+static inline uint32_t fb_op_scratch_room(const uint8_t *table) {
+  return fb_u32(table, 8, 0);
 }
 
 static inline fb_vector fb_preprocess_mean(const uint8_t *table) {
@@ -356,6 +365,10 @@ static inline fb_vector fb_model_test_vectors(const uint8_t *table) {
 
 static inline uint32_t fb_model_checksum(const uint8_t *table) {
   return fb_u32(table, 11, 0);
+}
+
+static inline uint32_t fb_model_fast_bytes(const uint8_t *table) {
+  return fb_u32(table, 12, 0);
 }
 
 #endif

@@ -126,6 +126,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_HARD": int(any(needs_portable(one.data, "cortex-m55") for one in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
+        "NMP_TWO_MEMORIES": int(any(model.fast_bytes for model in each)),
         "NMP_CUSTOM": int(any(op.kind == CUSTOM for op, _ in ops)),
         "NMP_BUILD_CUSTOM(X)": " ".join(f"X({row})" for row in custom_rows(models)),
         "NMP_SOUND": int(any(one.sounds for one in models)),

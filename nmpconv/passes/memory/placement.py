@@ -79,7 +79,7 @@ def bound(buffers: Sequence[Buffer], links: Sequence[Overlap]) -> int:
     return most
 
 
-def place(buffers: Sequence[Buffer], links: Sequence[Overlap], room: int) -> list[int]:
+def place(buffers: Sequence[Buffer], links: Sequence[Overlap], room: int, budget: int = BUDGET) -> list[int]:
     """Offsets. No smaller arena than `room` is looked for."""
     indices = range(len(buffers))
     if _pairs(buffers) > PAIRS_MOST:
@@ -94,7 +94,7 @@ def place(buffers: Sequence[Buffer], links: Sequence[Overlap], room: int) -> lis
     least = bound(buffers, links)
     peak, offsets, order = _first_best(((*_in_order(buffers, meets, o), o) for o in orders), least)
     dice = random.Random(0)
-    for _ in range(BUDGET // (1 + sum(map(len, meets)))):
+    for _ in range(budget // (1 + sum(map(len, meets)))):
         if peak <= room:
             break
         highest = max(order, key=lambda i: offsets[i] + buffers[i].bytes)

@@ -19,7 +19,7 @@ without a copy, and run a pointwise convolution together with the one before it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nmpconv.ir import ARENA_ALIGN, Graph, Node
@@ -61,9 +61,9 @@ def peak(graph: Graph) -> int:
 
 def lower_bound(graph: Graph, *, bands: int = 1) -> int:
     """Bytes that are alive together, at worst: no plan with at most so many bands an op is smaller."""
-    both = [_buffers(graph, placed=placed) for placed in (True, False)]
+    both = [buffers_of(graph, placed=placed) for placed in (True, False)]
     return min(
-        bound(buffers, _links(graph, buffers, dict.fromkeys(range(len(graph.nodes)), bands))) for buffers in both
+        bound(buffers, links_of(graph, buffers, dict.fromkeys(range(len(graph.nodes)), bands))) for buffers in both
     )
 
 
@@ -78,7 +78,7 @@ def _smallest(graph: Graph, share: float) -> Plan:
 
 
 def _apart(graph: Graph) -> Plan:
-    both = [_buffers(graph, placed=placed) for placed in (True, False)]
+    both = [buffers_of(graph, placed=placed) for placed in (True, False)]
     return min((_plan(buffers, graph) for buffers in (both[:1] if both[0] == both[1] else both)), key=lambda p: p.peak)
 
 
@@ -86,7 +86,7 @@ def _overlapping(graph: Graph, room: int) -> Plan:
     """With the fewest bands at each step that lets what is alive fit."""
     plans = []
     for placed in (True, False):
-        buffers = _buffers(graph, placed=placed)
+        buffers = buffers_of(graph, placed=placed)
         bands: dict[int, int] = {}
         for step, live in enumerate(alive(buffers, len(graph.nodes))):
             if live > room:
@@ -99,7 +99,7 @@ def _overlapping(graph: Graph, room: int) -> Plan:
 def _claimed(graph: Graph, plan: Plan) -> Plan:
     """A plan in which as many results as possible have their places early, with a peak that is not higher."""
     for placed in (True, False):
-        buffers = _buffers(graph, placed=placed)
+        buffers = buffers_of(graph, placed=placed)
         if bound(buffers, ()) > plan.peak:
             continue
         home = _home(buffers)
@@ -140,13 +140,13 @@ def _is_conv(node: Node) -> bool:
 
 def _saved(graph: Graph, buffers: Sequence[Buffer], step: int, bands: int) -> int:
     """Bytes that so many bands of a step save."""
-    return sum(link.saved(buffers) for link in _links(graph, buffers, {step: bands}))
+    return sum(link.saved(buffers) for link in links_of(graph, buffers, {step: bands}))
 
 
 def _plan(buffers: Sequence[Buffer], graph: Graph, bands: Mapping[int, int] | None = None, room: int = 0) -> Plan:
     """bands: of the steps whose output may share bytes with the input."""
     bands = bands or {}
-    links = _links(graph, buffers, bands)
+    links = links_of(graph, buffers, bands)
     offsets = place(buffers, links, max(room, bound(buffers, links)))
     starts = zip(buffers, offsets, strict=True)
     at = {name: start + inside for buffer, start in starts for name, inside in buffer.offsets.items()}
@@ -154,7 +154,8 @@ def _plan(buffers: Sequence[Buffer], graph: Graph, bands: Mapping[int, int] | No
     return Plan(max((start + graph[name].nbytes for name, start in at.items()), default=0), extra, at)
 
 
-def _buffers(graph: Graph, *, placed: bool) -> list[Buffer]:
+def buffers_of(graph: Graph, *, placed: bool, together: Callable[[str, str], bool] = lambda x, y: True) -> list[Buffer]:
+    """placed: case 2 is made use of. together: an input and a result of an op, whether they may share bytes."""
     lives = graph.lifetimes()
     kept = {state.output: x for x, state in graph.states.items() if lives[x][1] < lives[state.output][0]}  # case 4
     lives |= {name: (-1, len(graph.nodes)) for name in graph.states}
@@ -166,11 +167,11 @@ def _buffers(graph: Graph, *, placed: bool) -> list[Buffer]:
             chains[out] = {out: 0, kept[out]: 0}
             continue
         chain = dict[str, int]()
-        if _in_place(graph, node) and lives[node.inputs[0]][1] == i:
+        if in_place(graph, node) and lives[node.inputs[0]][1] == i and together(node.inputs[0], out):
             chain = chains.pop(node.inputs[0])
         if placed:
-            for name, offset in _placed_inputs(graph, node).items():
-                if lives[name][1] == i:
+            for name, offset in placed_inputs(graph, node).items():
+                if lives[name][1] == i and together(name, out):
                     part = chains.pop(name)
                     if offset == 0 and not chain:
                         chain = part
@@ -194,13 +195,14 @@ def _home(buffers: Sequence[Buffer]) -> dict[str, int]:
     return {name: i for i, buffer in enumerate(buffers) for name in buffer.offsets}
 
 
-def _in_place(graph: Graph, node: Node) -> bool:  # case 1
+def in_place(graph: Graph, node: Node) -> bool:  # case 1
+    """Checks whether a result may lie on the first input, where nobody reads that later."""
     out, below = graph[node.outputs[0]], graph[node.inputs[0]]
     fits = not below.is_const and (out.size, out.nbytes) == (below.size, below.nbytes)
     return OPS[node.op].in_place and fits
 
 
-def _placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
+def placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
     """Inputs that may lie in the output, and the byte there; none that is read twice."""
     out = graph[node.outputs[0]]
     found = OPS[node.op].placed_inputs(node.params, graph.ins(node), out)
@@ -214,7 +216,7 @@ def _placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
     }
 
 
-def _links(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) -> list[Overlap]:  # case 3
+def links_of(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) -> list[Overlap]:  # case 3
     """Finds buffers that begin as another one ends, at one of these steps, whose output may share bytes with its
     input."""
     home = _home(buffers) if bands else {}

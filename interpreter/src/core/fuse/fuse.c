@@ -11,13 +11,13 @@ static nmp_fused fused_at(const nmp_model *m, uint32_t op, uint64_t *budget) {
     fused = nmp_fuse_rows(m, op, budget);
   }
   for (uint32_t i = 0; i < fused.count; i++) {
-    const uint32_t end = nmp_model_live_end(m, op + i);
+    const uint32_t end = nmp_model_slow_end(m, op + i);
     fused.at = end > fused.at ? end : fused.at;
   }
   if (fused.bytes > NMP_BYTES_MAX / 4 || fused.at + fused.bytes > NMP_BYTES_MAX) {
     fused.count = 1;
   }
-  fused.scratch = m->arena ? m->arena + fused.at : NULL;
+  fused.scratch = nmp_model_at(m, fused.at);
   return fused;
 }
 
