@@ -258,6 +258,7 @@ class Graph:
     fast_bytes:    of the arena, from its start, in a fast memory of their own, set by the memory plan. A tensor lies in
                    one.
     rooms:         where scratch of nodes, by their names, has room there: offset and bytes.
+    least_slow:    bytes that ops move in the slow memory in any plan with as much of the fast one, at least.
     """
 
     name: str
@@ -274,6 +275,7 @@ class Graph:
     faithful: bool = False
     fast_bytes: int = 0
     rooms: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    least_slow: int = 0
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]

@@ -16,6 +16,7 @@ WIDTH = 100  # columns of the picture where there is no terminal, names and figu
 NAME = 24  # columns of a name, at most a fourth of all
 LEAST = 10
 BAR = 24
+MOVED = (">moved fast", ">moved slow")
 
 
 def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
@@ -34,7 +35,7 @@ def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
     ops = _names(model, NAME)
     rows = [_step_row(i, model, found, ops) for i in range(len(found.steps))]
     console.table(
-        ("#", "op", "name", ">alive", ">ends at", ">scratch", "of the arena"),
+        ("#", "op", "name", ">alive", ">ends at", ">scratch", *MOVED * bool(model.fast_bytes), "of the arena"),
         rows,
         title="Steps (# alive, . between, + scratch)",
     )
@@ -47,10 +48,24 @@ def _facts(model: Model, found: Memory, target: str) -> list[tuple[str, str]]:
     return [
         ("activations", f"{model.arena_bytes} B, of which at least {found.lower_bound} B are alive at once"),
         ("with scratch", f"{found.with_scratch} B on {target}"),
+        ("memories", _memories(model, found)),
         ("peak", f"step {found.peak}, {op.kind} {short[op.name]}: {step.bytes} B are alive"),
         ("", ""),
         ("alive then", "\n".join(live)),
     ]
+
+
+def _memories(model: Model, found: Memory) -> str:
+    """Sizes and traffic of two memories; '' of one."""
+    from nmpconv.file.memory_map import least_slow
+
+    if not model.fast_bytes:
+        return ""
+    fast, slow = (sum(step.moved[i] for step in found.steps) for i in range(2))
+    least = least_slow(model)
+    bound = "" if least is None else f", at least {least} B"
+    sizes = f"fast to {model.fast_bytes} B, then slow"
+    return f"{sizes}; ops move {fast} B in the fast one, {slow} B in the slow one{bound}"
 
 
 def _picture(model: Model, found: Memory, edge: int) -> Iterator[str]:
@@ -112,6 +127,7 @@ def _step_row(index: int, model: Model, found: Memory, names: Mapping[str, str])
         str(step.bytes),
         str(step.end),
         str(step.scratch) if step.scratch else console.NOTHING,
+        *(str(moved) if moved else console.NOTHING for moved in step.moved if model.fast_bytes),
         _bar(step, found.with_scratch) + mark,
     ]
 

@@ -65,11 +65,18 @@ def _size(report: Report, path: Path | None, *, planned: bool) -> list[tuple[str
     return [
         ("file", _file(report, path, planned=planned)),
         ("activations", f"{console.size(report.arena_bytes)}{spare}"),
+        ("memories", "" if report.memories is None else _memories(*report.memories)),
         ("work", f"{console.scaled(report.macs)}MAC"),
         ("left out", _left_out(report)),
         ("of a window", window),
         ("in bands", f"{console.scaled(report.banded_macs)}MAC more, to save RAM" if report.banded_macs else ""),
     ]
+
+
+def _memories(fast: int, moved: int, least: int) -> str:
+    more = f" ({100 * (moved / least - 1):.1f} % more)" if least else ""
+    bound = f"at least {console.size(least)}{more}"
+    return f"{console.size(fast)} in the fast one; {console.size(moved)} moved in the slow one, {bound}"
 
 
 def _quality(report: Report, short: Mapping[str, str], *, planned: bool) -> list[tuple[str, str]]:

@@ -147,7 +147,8 @@ def finisher(options: Options) -> Callable[[Graph], Graph]:
 
 def _finish(options: Options, graph: Graph) -> Graph:
     slim = drop_channels.run(graph) if options.drop_channels else graph
-    return ram_plan.planned(one_step(slim, options, Trace()), options.max_ram, options.target, Trace())
+    step = one_step(slim, options, Trace())
+    return ram_plan.planned(step, options.max_ram, options.target, Trace(), options.memories)
 
 
 def one_step(graph: Graph, options: Options, trace: Trace) -> Graph:

@@ -14,6 +14,7 @@ from nmpconv.calib.activation_cache import integers
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import Recipe
 from nmpconv.data.samples import Feeds
+from nmpconv.file.memory_map import LEAST_SLOW
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.ir import Graph
 
@@ -42,3 +43,8 @@ def metadata(model: Path, options: Options, recipe: Recipe, images: int) -> dict
         "config": json.dumps(options.recorded(), sort_keys=True, default=str),
         "calibration": json.dumps({"images": images, "method": options.method, "recipe": str(recipe)}, sort_keys=True),
     }
+
+
+def traffic(graph: Graph) -> dict[str, str]:
+    """The least traffic in the slow memory, of a graph planned for two."""
+    return {LEAST_SLOW: str(graph.least_slow)} if graph.fast_bytes else {}

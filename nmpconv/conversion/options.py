@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmpconv.base import units
+from nmpconv.base.memory_spec import Memories
+from nmpconv.base.memory_spec import parse as parse_memories
 from nmpconv.conversion.option_types import (
     BiasBits,
     Bits,
@@ -149,6 +151,19 @@ class Options:
             shows_default=False,
             recorded="max_ram",
             recipe=True,
+        ),
+    )
+    ram: str | None = field(
+        default=None,
+        metadata=as_flag(
+            QUANTIZATION,
+            "A fast memory and a slow one beside it: tensors lie so that ops move few bytes in the slow one. The "
+            "outputs stay the same.",
+            metavar="fast=256k,slow=8M",
+            example="ram='fast=256k,slow=8M'",
+            shows_default=False,
+            recorded="ram",
+            recorded_default=False,
         ),
     )
     target: Target | None = field(
@@ -352,6 +367,11 @@ class Options:
     def bias_width(self) -> int:
         """Bits of all biases; 0 for the narrowest."""
         return _bias_width(str(self.bias_bits))
+
+    @property
+    def memories(self) -> Memories | None:
+        """Bytes of a fast and of a slow memory. Raises UsageError."""
+        return None if self.ram is None else parse_memories(self.ram)
 
     def changed(self) -> dict[str, Any]:
         """Options that are not at their defaults, for the command that does the same."""

@@ -124,7 +124,7 @@ def place(context: Context, whole: Graph) -> Quantized:
     if options.drop_channels:
         slim = trace(drop_channels.run(whole), "INT", "drop_channels")
     step = decisions.one_step(slim, options, trace)
-    planned = ram_plan.planned(step, options.max_ram, options.target, trace)
+    planned = ram_plan.planned(step, options.max_ram, options.target, trace, options.memories)
     context.progress("quantize", 1, 1)
     return Quantized(whole, slim, step, planned)
 
@@ -189,7 +189,8 @@ def write(context: Context, calibrated: Calibrated, decision: Decision, quantize
     vectors = file_contents.test_vectors(planned, calibrated.feeds, options.test_vectors)
     axis = None if options.stream is None else stream_spec.parse(options.stream).axis
     sounds = sound_ports.fronts(planned, front_end(options), axis, planned.states)
-    data = to_bytes(planned, decisions.metadata(context, calibrated, decision), vectors, sounds)
+    about = decisions.metadata(context, calibrated, decision) | file_contents.traffic(planned)
+    data = to_bytes(planned, about, vectors, sounds)
     if options.save_recipe is not None:
         recipes.save(options.save_recipe, _recipe_text(context, calibrated, decision))
     report = replace(report, file_bytes=len(data), footprint=footprint(data, options.target))
@@ -226,8 +227,8 @@ def plan(model: Path, options: Options) -> Result:
     fitter, recipe = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices), Recipe("none", False)
     integer = fitter.quantize(fitter.prepare(recipe.equalize, [], trace), recipe.gptq, trace)
     step = decisions.one_step(integer, options, trace)
-    planned = ram_plan.planned(step, options.max_ram, options.target, trace)
-    data = to_bytes(planned, file_contents.metadata(model, options, recipe, 0))
+    planned = ram_plan.planned(step, options.max_ram, options.target, trace, options.memories)
+    data = to_bytes(planned, file_contents.metadata(model, options, recipe, 0) | file_contents.traffic(planned))
     report = Report.of(planned)
     sizes = [
         replace(layer, exponent_in=0, exponent_weights=None, exponent_out=0, shift=None, bias=None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nmpconv.base.memory_spec import Memories
 from nmpconv.errors import Unsupported
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
 from nmpconv.passes import residual_operands
-from nmpconv.passes.memory import bands, plan_memory, separate_pools
+from nmpconv.passes.memory import bands, plan_memory, separate_pools, two_memories
 from nmpconv.runtime import targets
 
 Checked = Callable[[Graph, str, str], Graph]  # passes.trace
@@ -17,12 +18,16 @@ EXTRA_WORK = 0.01  # of all work, that bands of lines may cost where the target 
 ATTEMPTS = 6
 
 
-def planned(graph: Graph, max_ram: int | None, target: str | None, trace: Checked) -> Graph:
+def planned(
+    graph: Graph, max_ram: int | None, target: str | None, trace: Checked, memories: Memories | None = None
+) -> Graph:
     """The graph in bands where it has to be, with offsets.
 
-    max_ram: bytes of activations; for a microcontroller of all that a run takes. Raises Unsupported where it does not
-    fit.
+    max_ram: bytes of activations; for a microcontroller of all that a run takes. memories: in place of it. Raises
+    Unsupported where it does not fit.
     """
+    if memories is not None:
+        return _in_two(graph, memories, target, trace)
     if target not in targets.MICROCONTROLLERS:
         # On a PC RAM is plenty, and an op whose result overlaps its input copies that first.
         return _within(graph, max_ram, 0.0, trace)
@@ -38,6 +43,37 @@ def planned(graph: Graph, max_ram: int | None, target: str | None, trace: Checke
             message = f"{error.message}: {max_ram - room} of {max_ram} are for scratch and handle"
             raise Unsupported(message, hint="more RAM, a smaller input, or 8 bits") from error
     raise Unsupported(f"no plan for {max_ram} bytes was found", hint="a little more RAM")
+
+
+def _in_two(graph: Graph, memories: Memories, target: str | None, trace: Checked) -> Graph:
+    """In the fast memory alone where all of a run fits, else in both."""
+    one = planned(graph, None, target, trace)
+    data = to_bytes(one, {})
+    alone = _arena(data, target)
+    if alone <= memories.fast:
+        return one
+    scratch = targets.scratch(data, target)
+    for _ in range(ATTEMPTS):
+        two = two_memories.run(one, memories.fast, scratch)
+        found = targets.scratch(to_bytes(two, {}), target)
+        if all(now <= before for now, before in zip(found, scratch, strict=True)):
+            break
+        scratch = [max(sizes) for sizes in zip(found, scratch, strict=True)]  # of results over their inputs
+    two = trace(two, "PLANNED", "two_memories")
+    needs = _arena(to_bytes(two, {}), target)
+    if needs - two.fast_bytes > memories.slow:
+        raise Unsupported(
+            f"fast={two.fast_bytes},slow={needs - two.fast_bytes} is needed in bytes, "
+            f"fast={memories.fast},slow={memories.slow} is there; {alone} bytes of one memory would do",
+            hint="more RAM, a smaller input, 8 bits, or --max-ram, which computes in bands",
+        )
+    return two
+
+
+def _arena(data: bytes, target: str | None) -> int:
+    """Bytes of the arena on a microcontroller; None or the host: the most of all of them."""
+    wanted = (target,) if target in targets.MICROCONTROLLERS else targets.MICROCONTROLLERS
+    return max(targets.needs(data, one).arena for one in wanted)
 
 
 def _within(graph: Graph, room: int | None, share: float, trace: Checked) -> Graph:

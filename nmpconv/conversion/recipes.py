@@ -141,6 +141,8 @@ def with_recipe(options: Options) -> tuple[RecipeFile, Options]:
     """Reads options.recipe: returns it, and the options with its values. UsageError where a flag says otherwise."""
     if options.stream is not None and options.state:
         raise UsageError("a stream keeps states of its own", where="--state", hint="leave --stream or --state out")
+    if options.memories is not None and options.max_ram is not None:  # one that cannot be read is refused, too
+        raise UsageError("there is a limit by --max-ram, too", where="--ram", hint="leave one of them out")
     if options.recipe is None:
         return RecipeFile(), options
     found, plain = load(options.recipe), Options()

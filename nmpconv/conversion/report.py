@@ -34,6 +34,7 @@ from nmpconv.ops.accumulate import weight_shifts
 from nmpconv.ops.overlap import BANDS_MAX
 from nmpconv.passes import residual_operands
 from nmpconv.passes.memory.plan_memory import lower_bound, peak
+from nmpconv.passes.memory.two_memories import slow_traffic
 from nmpconv.passes.quantize import bias_rule, table_readers
 from nmpconv.passes.quantize.matrix_form import samples
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -108,6 +109,7 @@ class Report(Summarized):
 
     sqnr_by_head: dB of the heads (outputs, before a final Softmax) by name. bias_rule_cost_db: how much more it would
     be with biases on s_x * s_w, the mean over the heads. arena_bytes: activations; arena_lower_bound: their least peak.
+    memories: bytes of them in a fast memory, bytes that ops move in the slow one, and the least of that; None: one.
     dropped: what no result depends on and is not in the file. banded_macs: what bands of rows compute twice.
     window_macs: of the whole window, where the file is the step of a stream.
     legalized: of a model that was quantized before. float_db: of the float graph against the ONNX model in onnxruntime,
@@ -145,6 +147,7 @@ class Report(Summarized):
     warnings: tuple[str, ...] = ()
     front: tuple[Candidate, ...] = ()
     levers: tuple[Lever, ...] = ()
+    memories: tuple[int, int, int] | None = None
 
     @staticmethod
     def of(graph: Graph) -> Report:
@@ -161,6 +164,7 @@ class Report(Summarized):
             sum(layer.macs for layer in layers),
             layers,
             legalized=tuple(Legalized.of(v, graph.given[v.name]) for v in graph.activations() if v.name in graph.given),
+            memories=_memories(graph),
         )
 
     @property
@@ -222,6 +226,7 @@ class Report(Summarized):
             arena_bytes=sizes.arena_bytes,
             arena_lower_bound=sizes.arena_lower_bound,
             macs=sizes.macs,
+            memories=sizes.memories,
             layers=tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs),
             dropped_channels=sum(old.channels - new.channels for old, new in pairs),
             dropped_macs=self.macs - thin.macs,
@@ -360,6 +365,11 @@ def _layer(graph: Graph, node: Node, held: Value | None) -> Layer:
         channels=0 if w is None else w.shape[0],
         macs=OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node)),
     )
+
+
+def _memories(graph: Graph) -> tuple[int, int, int] | None:
+    """Bytes of the fast memory, and what is moved in the slow one, and the least of that."""
+    return (graph.fast_bytes, slow_traffic(graph), graph.least_slow) if graph.fast_bytes else None
 
 
 def _lower_bound(graph: Graph) -> int:

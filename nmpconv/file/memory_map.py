@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmpconv.file.reader import Model
 
@@ -29,16 +29,28 @@ class Life:
         return self.first <= step <= self.last
 
 
+class Traffic(NamedTuple):
+    """Bytes that an op reads and writes of activations, by memory: all in the slow one where there is one memory."""
+
+    fast: int
+    slow: int
+
+
 @dataclass(frozen=True)
 class Step:
     """live: tensors, by offset. bytes: that they take together; what two of them share counts once. end: of the last
-    of them in the arena. scratch: bytes behind it that the op's kernel needs.
+    of them in the arena. scratch: bytes behind it that the op's kernel needs; 0 where it has room in a fast memory.
     """
 
     live: tuple[int, ...]
     bytes: int
     end: int
     scratch: int
+    moved: Traffic
+
+
+LEAST_SLOW = "least_slow"
+"""Metadata: bytes that ops move in the slow memory, at least, whatever the plan."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,8 @@ def to_json(model: Model, found: Memory) -> dict[str, Any]:
         "lower_bound": found.lower_bound,
         "peak": found.peak,
         "with_scratch": found.with_scratch,
+        "fast_bytes": model.fast_bytes,
+        "least_slow": least_slow(model),
         "tensors": [
             {
                 "tensor": names[life.tensor],
@@ -92,10 +106,18 @@ def to_json(model: Model, found: Memory) -> dict[str, Any]:
                 "live_bytes": step.bytes,
                 "live_end": step.end,
                 "scratch": step.scratch,
+                "fast_moved": step.moved.fast,
+                "slow_moved": step.moved.slow,
             }
             for op, step in zip(model.ops, found.steps, strict=True)
         ],
     }
+
+
+def least_slow(model: Model) -> int | None:
+    """Bytes that ops move in the slow memory at least; None where the file does not say."""
+    text = model.metadata.get(LEAST_SLOW, "")
+    return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
 def _lives(model: Model) -> Iterable[Life]:
@@ -123,4 +145,17 @@ def _step(model: Model, lives: Sequence[Life], step: int, scratch: int) -> Step:
         start, stop = tensor.offset or 0, (tensor.offset or 0) + tensor.nbytes
         total += max(stop - max(start, end), 0)
         end = max(end, stop)
-    return Step(tuple(live), total, model.ops[step].live_end or model.arena_bytes, scratch)
+    end = model.ops[step].live_end or model.arena_bytes
+    return Step(
+        tuple(live), total, end, 0 if 0 < scratch <= model.ops[step].scratch_room else scratch, traffic(model, step)
+    )
+
+
+def traffic(model: Model, step: int) -> Traffic:
+    """Each input is read once and the output written once; a reshape is done in place."""
+    op, moved = model.ops[step], [0, 0]
+    for i in (*op.inputs, *op.outputs) if op.kind != "reshape" else ():
+        tensor = model.tensors[i]
+        if tensor.offset is not None:
+            moved[tensor.offset >= model.fast_bytes] += tensor.nbytes
+    return Traffic(*moved)

@@ -50,7 +50,8 @@ def to_text(graph: Graph) -> str:
         known = {field: value for field, value in asdict(grid).items() if value is not None}
         lines.append(f"given {_quote(name)}{_attributes(known)}")
     if graph.fast_bytes:
-        lines.append(f"fast{_attributes({'bytes': graph.fast_bytes, 'rooms': graph.rooms})}")
+        about = {"bytes": graph.fast_bytes, "rooms": graph.rooms, "least_slow": graph.least_slow or None}
+        lines.append(f"fast{_attributes(about)}")
     lines += [f"label {json.dumps(label)}" for label in graph.labels]
     return "\n".join(lines) + "\n"
 
@@ -191,7 +192,7 @@ class _Parser:
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._given: dict[str, Given] = {}
         self._states: dict[str, State] = {}
-        self._fast_bytes = 0
+        self._fast_bytes = self._least_slow = 0
         self._rooms: dict[str, tuple[int, int]] = {}
 
     def line(self, text: str) -> None:
@@ -219,7 +220,8 @@ class _Parser:
             self._given[name] = Given(**line.attributes())
         elif word == "fast":
             a = line.attributes()
-            self._fast_bytes, self._rooms = a["bytes"], {name: _tuples(room) for name, room in a["rooms"].items()}
+            self._fast_bytes, self._least_slow = a["bytes"], a.get("least_slow", 0)
+            self._rooms = {name: _tuples(room) for name, room in a["rooms"].items()}
         elif word == "label":
             self._labels.append(line.json())
         else:
@@ -240,6 +242,7 @@ class _Parser:
             states=self._states,
             fast_bytes=self._fast_bytes,
             rooms=self._rooms,
+            least_slow=self._least_slow,
         )
 
     def _node(self, name: str, line: _Line) -> None:

@@ -47,7 +47,8 @@ def run(graph: Graph, fast: int, scratch: Sequence[int]) -> Graph:
     """Sets offsets and what of the arena is fast. fast: bytes that there are of it; scratch: bytes of each op."""
     best = min((_split(graph, placed, fast, scratch) for placed in (True, False)), key=lambda s: (s.traffic, s.slow))
     values = (replace(graph[name], offset=offset) for name, offset in best.offsets.items())
-    return replace(graph.with_values(*values), fast_bytes=best.fast, rooms=best.rooms)
+    least = bound(graph, fast, scratch)
+    return replace(graph.with_values(*values), fast_bytes=best.fast, rooms=best.rooms, least_slow=least)
 
 
 def traffic(graph: Graph) -> Counter[str]:
