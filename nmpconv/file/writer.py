@@ -33,6 +33,7 @@ def to_bytes(
     index = {name: i for i, name in enumerate(order)}
     activations = [graph[name] for name in order if not graph[name].is_const]
     arena = max((_end(value) for value in activations), default=0)
+    arena = max(arena, graph.fast_bytes)  # scratch may be the last in the fast memory
     live_ends = _live_ends(graph)
     return pack(
         {

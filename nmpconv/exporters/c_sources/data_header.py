@@ -26,6 +26,7 @@ def data_files(one: BundledModel, tensors: bool) -> dict[str, str]:
         MACRO=one.macro,
         BYTES=len(one.data),
         ARENA=one.turn.arena,
+        MEMORIES=memories(one),
         STACK=one.turn.stack,
         SUSPENDED=one.turn.suspended,
         PORTS="\n".join(ports),
@@ -33,6 +34,12 @@ def data_files(one: BundledModel, tensors: bool) -> dict[str, str]:
     )
     array = filled("data.c", NAME=one.name, MACRO=one.macro, ROWS=rows(one.data))
     return {f"{one.name}_data.h": header, f"{one.name}_data.c": array}
+
+
+def memories(one: BundledModel) -> str:
+    """Macros of a model with two memories."""
+    fast = one.model.fast_bytes
+    return filled("memories.h", MACRO=one.macro, FAST=fast, SLOW=one.turn.arena - fast) if fast else ""
 
 
 def old_header(one: BundledModel, header: str) -> str:

@@ -33,6 +33,7 @@ def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
     parts = {
         "INCLUDES": "\n".join(f'#include "{one.name}_data.h"' for one in models),
         "ARENA": _arena(models),
+        **_creation(models),
         "MODELS": "\n".join(f'    {{"{one.name}", {one.name}_data, {one.macro}_BYTES}},' for one in models),
     }
     if name == "test_vector":
@@ -47,17 +48,36 @@ def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
         helpers = [("frame_functions.c", pictures), ("number_functions.c", numbers), ("buffer_functions.c", True)]
         parts["HELPERS"] = "\n".join(filled(file) for file, is_needed in helpers if is_needed)
         parts["BUFFERS"] = FRAME_SIZE * pictures + parts["BUFFERS"]
-        parts["FUNCTIONS"] = "\n".join(map(_run, models))
+        parts["FUNCTIONS"] = "\n".join(_run(one, _creation(models)) for one in models)
     return parts
 
 
+def _creation(models: Sequence[BundledModel]) -> dict[str, str]:
+    """How a net is created: in one memory, or in two."""
+    if any(one.model.fast_bytes for one in models):
+        return {"SPLIT": "_split", "FAST": "&fast, sizeof(fast), ", "RAM": "(sizeof(fast) + sizeof(arena))"}
+    return {"SPLIT": "", "FAST": "", "RAM": "sizeof(arena)"}
+
+
 def _arena(models: Sequence[BundledModel]) -> str:
-    """Memory for one model at a time."""
+    """Memory for one model at a time: a fast one, too, where one of them has two."""
+    split = [one for one in models if one.model.fast_bytes]
+    if not split:
+        return _buffer("arena", models, [""] * len(models), "")
+    fast = _buffer("fast", split, ["FAST_"] * len(split), f"{split[0].macro}_FAST_MEMORY ")
+    slow = ["SLOW_" if one in split else "" for one in models]
+    return fast + "\n" + _buffer("arena", models, slow, f"{split[0].macro}_SLOW_MEMORY ")
+
+
+def _buffer(name: str, models: Sequence[BundledModel], kinds: Sequence[str], where: str) -> str:
+    """One for models that take turns. kinds: which of their sizes. where: macro with a place in memory."""
     [first, *others] = models
+    start = f"static {where}{first.macro}_ALIGNED"
     if not others:
-        return f"static {first.macro}_ALIGNED unsigned char arena[{first.macro}_ARENA_BYTES];"
-    members = " ".join(f"unsigned char {one.name}_arena[{one.macro}_ARENA_BYTES];" for one in models)
-    return f"static {first.macro}_ALIGNED union {{ {members} }} arena; /* of one model at a time */"
+        return f"{start} unsigned char {name}[{first.macro}_{kinds[0]}ARENA_BYTES];"
+    pairs = zip(models, kinds, strict=True)
+    members = " ".join(f"unsigned char {one.name}_arena[{one.macro}_{kind}ARENA_BYTES];" for one, kind in pairs)
+    return f"{start} union {{ {members} }} {name}; /* of one model at a time */"
 
 
 def _vectors(one: BundledModel) -> str:
@@ -99,7 +119,7 @@ def _buffers(one: BundledModel) -> Iterator[str]:
             yield f"static float {one.name}_buffer_{i}[{count}];"
 
 
-def _run(one: BundledModel) -> str:
+def _run(one: BundledModel, creation: dict[str, str]) -> str:
     """A function that runs one model on its buffers."""
     for i, front in one.sounds.items():
         tensor = one.model.tensors[one.model.inputs[i].tensor]
@@ -117,4 +137,4 @@ def _run(one: BundledModel) -> str:
         else:
             grid = f"{one.macro}_INPUT_{i}_SCALE, {one.macro}_INPUT_{i}_OFFSET"
             fills.append(f"  fill_from_numbers(&view, {one.name}_buffer_{i}, {grid});")
-    return filled("buffer_run.c", NAME=one.name, MACRO=one.macro, FILLS="\n".join(fills))
+    return filled("buffer_run.c", NAME=one.name, MACRO=one.macro, FILLS="\n".join(fills), **creation)

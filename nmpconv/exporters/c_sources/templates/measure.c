@@ -36,7 +36,7 @@ static int measure(size_t m) {
   nmp_net *net;
   nmp_info info;
   uint32_t least = UINT32_MAX;
-  nmp_status status = nmp_create(&net, models[m].data, models[m].bytes, &arena, sizeof(arena), NULL, NULL);
+  nmp_status status = nmp_create@SPLIT@(&net, models[m].data, models[m].bytes, @FAST@&arena, sizeof(arena), NULL, NULL);
   if (status == NMP_OK) {
     status = nmp_inspect(models[m].data, models[m].bytes, NULL, &info, NULL);
   }

@@ -39,8 +39,8 @@ static int run_model(const model *m) {
   int differ = 0;
   nmp_status status = nmp_inspect(m->data, m->bytes, NULL, &info, &fault);
   if (status == NMP_OK) {
-    printf("arena: %lu of %lu bytes\n", (unsigned long)info.arena_bytes, (unsigned long)sizeof(arena));
-    status = nmp_create(&net, m->data, m->bytes, &arena, sizeof(arena), NULL, &fault);
+    printf("arena: %lu of %lu bytes\n", (unsigned long)info.arena_bytes, (unsigned long)@RAM@);
+    status = nmp_create@SPLIT@(&net, m->data, m->bytes, @FAST@&arena, sizeof(arena), NULL, &fault);
   }
   if (status != NMP_OK) {
     return failed(fault.what ? fault.what : "create", status);

@@ -19,7 +19,7 @@ static void run_model(const Model &model) {
   nmp_view view;
   bool differ = false;
   Serial.println(model.name);
-  const nmp_status status = nmp_create(&net, model.data, model.bytes, &arena, sizeof(arena), NULL, NULL);
+  const nmp_status status = nmp_create@SPLIT@(&net, model.data, model.bytes, @FAST@&arena, sizeof(arena), NULL, NULL);
   if (status != NMP_OK) {
     Serial.println(nmp_status_text(status));
     return;

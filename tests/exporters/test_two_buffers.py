@@ -1,0 +1,62 @@
+"""Bundles of models with two memories: two buffers, which the user may place, and the same bytes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import nets
+import numpy as np
+import pytest
+
+from nmpconv.exporters.c_sources import bundle
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph.reference import run as run_reference
+from nmpconv.passes.memory import two_memories
+from nmpconv.runtime import targets
+
+
+def model(fast: int) -> bytes:
+    """Convolutions with a test vector; fast: bytes of fast memory, 0 for one memory."""
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 12, 12, 8)
+    net.conv("x", "a", 8, 3)
+    net.conv("a", "y", 4, 3)
+    graph = nets.placed(net.graph("y"))
+    if fast:
+        graph = two_memories.run(graph, fast, targets.scratch(to_bytes(graph, {}), None))
+    x = np.random.default_rng(0).integers(-128, 128, (1, 12, 12, 8)).astype(np.int8)
+    return to_bytes(graph, {}, [([x.tobytes()], [run_reference(graph, {"x": x})["y"].tobytes()])])
+
+
+@pytest.mark.parametrize("models", [{"one": 2048}, {"one": 2048, "two": 0}, {"two": 0, "one": 3000}])
+def test_two_buffers(models: dict[str, int], tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    """Sections are those of the user's macros; every example compiles and the test vector is right."""
+    compiler = need_tool("gcc", "clang")
+    files = bundle({name: model(fast) for name, fast in models.items()})
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+    assert b"#define NMP_TWO_MEMORIES 1" in files["src/base/build.h"]
+    assert b"#define ONE_FAST_ARENA_BYTES " in files["src/one_data.h"]
+    sources = [*(tmp_path / "src").rglob("*.c")]
+    sections = [f'-DONE_{kind}_MEMORY=__attribute__((section(".{kind.lower()}")))' for kind in ("FAST", "SLOW")]
+    for example in ("test_vector", "buffer", "measure"):
+        program, main = tmp_path / example, next(tmp_path.rglob(f"{example}.c"))
+        command = [compiler, "-std=c99", "-O1", "-Wall", "-Werror", *sections, f"-I{tmp_path / 'src'}"]
+        subprocess.run([*command, main, *sources, "-o", program, "-lm"], check=True)
+        found = subprocess.run([program], capture_output=True, text=True)
+        assert found.returncode == 0, found.stdout
+        if example == "test_vector":
+            assert found.stdout.count("the outputs are those of the test vector") == len(models)
+            found = subprocess.run([need_tool("objdump"), "-h", program], capture_output=True, text=True)
+            assert ".fast" in found.stdout and ".slow" in found.stdout
+
+
+def test_one_memory_has_one_buffer() -> None:
+    files = bundle({"two": model(0)})
+    assert b"#define NMP_TWO_MEMORIES 0" in files["src/base/build.h"]
+    assert b"FAST" not in files["src/two_data.h"]
+    assert all(b"_split" not in text for name, text in files.items() if "examples" in name)
