@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained bench bench-throughput bench-accuracy bench-mcu bench-mcu-ops bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained bench bench-throughput bench-accuracy bench-mcu bench-mcu-ops bench-memories bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -224,6 +224,9 @@ bench-throughput: $(VENV)/installed  ## images a second of batches, ours and ONN
 
 bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other quantizers and ours, on the models and images of NMP_ZOO (ARGS=...)
 	PYTHONPATH=bench $(BIN)/python -m accuracy --peers-python $(BENCH_VENV)/bin/python $(ARGS)
+
+bench-memories: $(VENV)/simulator  ## bytes moved in a fast and a slow memory, counted on a simulated Cortex-M4 (ARGS="model.nmp ...")
+	$(BIN)/python bench/two_memories.py $(ARGS)
 
 bench-mcu: $(VENV)/installed  ## instructions, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
 	$(BIN)/python bench/mcu.py

@@ -110,8 +110,8 @@ nmp_status nmp_create(nmp_net **net, const void *model, size_t bytes, void *aren
                       const nmp_options *options, nmp_fault *fault);
 
 /* The same with the fast part of the arena, nmp_info.fast_bytes, in a memory of its own, aligned as the arena, which
- * then needs as many bytes less. Both stay as long as the net. For a model with one memory fast may be NULL. Left out of
- * a build without NMP_TWO_MEMORIES.
+ * then needs as many bytes less. Both stay as long as the net. For a model with one memory fast may be NULL. Left out
+ * of a build without NMP_TWO_MEMORIES.
  */
 nmp_status nmp_create_split(nmp_net **net, const void *model, size_t bytes, void *fast, size_t fast_bytes, void *arena,
                             size_t arena_bytes, const nmp_options *options, nmp_fault *fault);

@@ -64,8 +64,7 @@ def _memories(model: Model, found: Memory) -> str:
     fast, slow = (sum(step.moved[i] for step in found.steps) for i in range(2))
     least = least_slow(model)
     bound = "" if least is None else f", at least {least} B"
-    sizes = f"fast to {model.fast_bytes} B, then slow"
-    return f"{sizes}; ops move {fast} B in the fast one, {slow} B in the slow one{bound}"
+    return f"{model.fast_bytes} B fast, then slow; ops move {fast} B fast, {slow} B slow{bound}"
 
 
 def _picture(model: Model, found: Memory, edge: int) -> Iterator[str]:

@@ -75,8 +75,7 @@ def _size(report: Report, path: Path | None, *, planned: bool) -> list[tuple[str
 
 def _memories(fast: int, moved: int, least: int) -> str:
     more = f" ({100 * (moved / least - 1):.1f} % more)" if least else ""
-    bound = f"at least {console.size(least)}{more}"
-    return f"{console.size(fast)} in the fast one; {console.size(moved)} moved in the slow one, {bound}"
+    return f"{console.size(fast)} fast; ops move {console.size(moved)} slow, at least {console.size(least)}{more}"
 
 
 def _quality(report: Report, short: Mapping[str, str], *, planned: bool) -> list[tuple[str, str]]:

@@ -10,7 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nmpconv.file.reader import Model
+from nmpconv.ir import Value
+from nmpconv.ops import OPS
 
 
 @dataclass(frozen=True)
@@ -152,10 +156,17 @@ def _step(model: Model, lives: Sequence[Life], step: int, scratch: int) -> Step:
 
 
 def traffic(model: Model, step: int) -> Traffic:
-    """Each input is read once and the output written once; a reshape is done in place."""
+    """The output is written once, of inputs what `Op.reads` says; a reshape is done in place."""
     op, moved = model.ops[step], [0, 0]
-    for i in (*op.inputs, *op.outputs) if op.kind != "reshape" else ():
-        tensor = model.tensors[i]
+    if op.kind == "reshape":
+        return Traffic(0, 0)
+    ins, [out] = ([model.tensors[i] for i in side] for side in (op.inputs, op.outputs))
+    counts = [x.nbytes // np.dtype(x.dtype).itemsize for x in ins]
+    if op.kind in OPS:
+        values = [Value(x.name, x.shape, x.dtype) for x in (*ins, out)]
+        params = OPS[op.kind].Params(**op.params)
+        counts = OPS[op.kind].reads(params, values[:-1], values[-1])
+    for tensor, size in zip([*ins, out], [*counts, out.nbytes // np.dtype(out.dtype).itemsize], strict=True):
         if tensor.offset is not None:
-            moved[tensor.offset >= model.fast_bytes] += tensor.nbytes
+            moved[tensor.offset >= model.fast_bytes] += size * np.dtype(tensor.dtype).itemsize
     return Traffic(*moved)

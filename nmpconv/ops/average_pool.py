@@ -91,6 +91,9 @@ class AveragePool(Op):
     def rules(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
         return pool_rules(params, inputs[0])
 
+    def reads(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> list[int]:
+        return [pool_work(params, inputs[0], output)]
+
     def work(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> int:
         return pool_work(params, inputs[0], output)
 

@@ -159,6 +159,10 @@ class Conv2D(Weighted):
     def window(self, params: Conv2DParams, inputs: Sequence[Value]) -> tuple[int, int]:
         return inputs[1].shape[1], params.dilation_h
 
+    def reads(self, params: Conv2DParams, inputs: Sequence[Value], output: Value) -> list[int]:
+        window = inputs[1].size // inputs[1].shape[0] * params.groups
+        return [output.size // output.shape[-1] * window, *(x.size for x in inputs[1:])]
+
     def macs(self, params: Conv2DParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return outputs[0].size * inputs[1].size // inputs[1].shape[0]
 

@@ -69,6 +69,9 @@ class ConvAdd(Op):
     def work(self, params: Any, inputs: Sequence[Value], output: Value) -> int:
         return CONV.work(params, inputs[1:], output)
 
+    def reads(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int]:
+        return [inputs[0].size, *CONV.reads(params, inputs[1:], output)]
+
     def macs(self, params: Any, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return CONV.macs(params, inputs[1:], outputs)
 

@@ -69,6 +69,9 @@ class MaxPool(Op):
     def rules(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
         return pool_rules(params, inputs[0])
 
+    def reads(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> list[int]:
+        return [pool_work(params, inputs[0], output)]
+
     def work(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> int:
         return pool_work(params, inputs[0], output)
 

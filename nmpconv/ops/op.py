@@ -162,6 +162,10 @@ class Op:
         """A bound of the steps of a run (FORMAT.md)."""
         return output.size + sum(x.size for x in inputs[:4])
 
+    def reads(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int]:
+        """Elements that are read of each input: all of them once; what windows share, for each of them."""
+        return [x.size for x in inputs]
+
     def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
         """Checks whether samples that lie one after the other along axis 0, of size 1 for each, stay apart."""
         return True

@@ -92,8 +92,7 @@
 #define NMP_SOUND 1
 #endif
 
-/* 1: models that have a part of their arena in a fast memory of its own, for nmp_create_split. 0: they lie in one arena,
- * as those of old interpreters. */
+/* 1: models with a part of their arena in a fast memory of its own, for nmp_create_split. 0: they lie in one arena. */
 #ifndef NMP_TWO_MEMORIES
 #define NMP_TWO_MEMORIES (!NMP_FIXED_CPU)
 #endif

@@ -24,3 +24,41 @@ int nmp_spend(nmp_needs *needs, uint64_t steps) {
   needs->budget -= steps;
   return 1;
 }
+
+const char *nmp_status_text(nmp_status status) {
+  switch (status) {
+    case NMP_OK:
+      return "fine";
+    case NMP_E_NOT_NMP:
+      return "not a .nmp file";
+    case NMP_E_VERSION:
+      return "a format version that this interpreter does not read";
+    case NMP_E_CHECKSUM:
+      return "the checksum differs: the file is damaged or truncated";
+    case NMP_E_STRUCTURE:
+      return "an offset, a length or an alignment is out of bounds";
+    case NMP_E_TENSOR:
+      return "a tensor is illegal";
+    case NMP_E_OP:
+      return "an op is illegal";
+    case NMP_E_PLAN:
+      return "the memory plan is illegal";
+    case NMP_E_ORDER:
+      return "a tensor is read before it is produced";
+    case NMP_E_LIMIT:
+      return "too many elements or too much work";
+    case NMP_E_ARGUMENT:
+      return "a null or misaligned pointer, or a number out of range";
+    case NMP_E_ARENA:
+      return "the arena is too small";
+    case NMP_E_UNKNOWN_OP:
+      return "an op that this version does not know";
+    case NMP_E_NOT_BUILT:
+      return "an op, a width or a kind of op that this build left out";
+    case NMP_E_CPU:
+      return "a CPU level that this machine or build does not have";
+    case NMP_E_CUSTOM:
+      return "a custom op that this program does not have";
+  }
+  return "an unknown status";
+}

@@ -53,7 +53,7 @@ def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
 
 
 def _creation(models: Sequence[BundledModel]) -> dict[str, str]:
-    """How a net is created: in one memory, or in two."""
+    """The creation of a net, in one memory or in two."""
     if any(one.model.fast_bytes for one in models):
         return {"SPLIT": "_split", "FAST": "&fast, sizeof(fast), ", "RAM": "(sizeof(fast) + sizeof(arena))"}
     return {"SPLIT": "", "FAST": "", "RAM": "sizeof(arena)"}

@@ -1,6 +1,7 @@
 """Gives each activation its place in a fast or in a slow memory, so that ops move few bytes in the slow one.
 
-An op writes its output once and reads each input once: that is the traffic, in bytes. A tensor lies in one memory for
+An op writes its output once and reads each input once, but for what windows share: that is the traffic, in bytes, and
+nearly what a Cortex-M does (docs/memory.md). A tensor lies in one memory for
 all of its life. Scratch lies in the fast one, where it is not larger than that.
 
 1. Tensors that share bytes in a plan of one memory (`plan_memory`) are one buffer, and go together.
@@ -19,6 +20,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from nmpconv.ir import ARENA_ALIGN, Graph
+from nmpconv.ops import OPS
 from nmpconv.ops.overlap import BANDS_MAX
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.memory.knapsack import Item, choose, most
@@ -56,9 +58,12 @@ def traffic(graph: Graph) -> Counter[str]:
     moved = Counter[str]()
     for node in graph.nodes:
         if node.op != "reshape":  # done in place
-            for name in (*node.inputs, *node.outputs):
-                if not graph[name].is_const:
-                    moved[name] += graph[name].nbytes
+            out = graph[node.outputs[0]]
+            moved[out.name] += out.nbytes
+            counts = OPS[node.op].reads(node.params, graph.ins(node), out)
+            for value, count in zip(graph.ins(node), counts, strict=True):
+                if not value.is_const:
+                    moved[value.name] += count * value.nbytes // value.size
     return moved
 
 
@@ -121,7 +126,7 @@ def _split(graph: Graph, placed: bool, fast: int, scratch: Sequence[int]) -> _Sp
 
 
 def _items(graph: Graph, placed: bool, moved: Mapping[str, int]) -> tuple[list[Item], list[tuple[str, ...]]]:
-    """What is in one memory or in the other: tensors, and concatenations with what is joined. Their names, too."""
+    """Tensors, and concatenations with what is joined, which go together; and their names."""
     joined = {node.outputs[0] for node in graph.nodes if placed and plan_memory.placed_inputs(graph, node)}
     kept = {name for x, state in graph.states.items() for name in (x, state.output)}
     together = plan_memory.buffers_of(graph, placed=placed, together=lambda x, y: y in joined and not kept & {x, y})

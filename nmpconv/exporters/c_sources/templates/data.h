@@ -12,9 +12,9 @@ extern "C" {
 
 #define @MACRO@_BYTES @BYTES@
 #define @MACRO@_ARENA_BYTES @ARENA@ /* enough RAM for a run; nmp_inspect tells what this build needs to the byte */
-@MEMORIES@#define @MACRO@_STACK_BYTES @STACK@ /* nmp_create and nmp_run take at most, on Cortex-M with DSP or vectors, by gcc */
+#define @MACRO@_STACK_BYTES @STACK@ /* nmp_create and nmp_run take at most, on Cortex-M with DSP or vectors, by gcc */
 #define @MACRO@_SUSPENDED_BYTES @SUSPENDED@ /* enough for nmp_suspend, while another model uses the arena */
-@PORTS@
+@MEMORIES@@PORTS@
 #define @MACRO@_HAS_TEST_VECTOR @VECTORS@
 
 /* The model and the arena begin at multiples of 16. */

@@ -20,7 +20,8 @@ void setup() {
 void loop() {
   for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++) {
     nmp_net *net;
-    const nmp_status status = nmp_create@SPLIT@(&net, models[m].data, models[m].bytes, @FAST@&arena, sizeof(arena), NULL, NULL);
+    const nmp_status status =
+        nmp_create@SPLIT@(&net, models[m].data, models[m].bytes, @FAST@&arena, sizeof(arena), NULL, NULL);
     Serial.print(models[m].name);
     if (status != NMP_OK) {
       Serial.print(": ");
