@@ -26,7 +26,6 @@ from nmpconv.file.reader import read
 from nmpconv.runtime import interpreter
 
 FAST, SLOW, FLASH, STACK = 0x20000000, 0x60000000, 0x00000000, 0x30000000
-MEMORIES = (FAST, SLOW, STACK, FLASH)  # with hooks on a part of them Unicorn 2.1 loads wrong registers
 ROOM = 16 << 20  # bytes of each
 VIEW = 76  # of an nmp_view
 FLAGS = ("-mcpu=cortex-m4", "-mthumb", "-O2", "-std=c99", "-ffunction-sections", "-fdata-sections", "-nostartfiles")
@@ -71,7 +70,9 @@ SECTIONS {{
 """
 COUNT = b"""
 #include <stdint.h>
-void count(void *uc, int type, uint64_t address, int size, int64_t value, uint64_t *total) { *total += (uint64_t)size; }
+void count(void *uc, int type, uint64_t address, int size, int64_t value, uint64_t *totals) {
+  totals[address >> 28 & 15] += (uint64_t)size;
+}
 """
 
 
@@ -101,14 +102,6 @@ def counted(data: bytes, folder: Path) -> Counted:
     uc.reg_write(arm_const.UC_ARM_REG_SP, STACK + ROOM)
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-xc", "-", "-o", folder / "count.so"], input=COUNT, check=True)
     count = ctypes.cast(ctypes.CDLL(str(folder / "count.so")).count, ctypes.c_void_p)
-    moved = {start: ctypes.c_uint64() for start in MEMORIES}
-    for start, total in moved.items():
-        kinds, to = (
-            unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE,
-            ctypes.cast(ctypes.pointer(total), ctypes.c_void_p),
-        )
-        handle = ctypes.byref(ctypes.c_ulong())
-        assert uclib.uc_hook_add(uc._uch, handle, kinds, count, to, start, start + ROOM - 1) == 0, "uc_hook_add"
     uc.emu_start(symbols["start"] | 1, symbols["created"])
     status = uc.mem_read(symbols["status"], 1)[0]
     assert status == 0, f"nmp_create_split: status {status}"
@@ -117,12 +110,16 @@ def counted(data: bytes, folder: Path) -> Counted:
     given = [dice.integers(-100, 100, port.shape).astype(port.dtype) for port in net.inputs]
     for i, x in enumerate(given):
         uc.mem_write(_pointer(uc, symbols["inputs"], i), x.tobytes())
-    for total in moved.values():
-        total.value = 0
+    moved = (ctypes.c_uint64 * 16)()  # by the highest four bits of the address
+    kinds, to = unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE, ctypes.cast(moved, ctypes.c_void_p)
+    for start in (FAST, SLOW, STACK):  # without the stack Unicorn 2.1 loads wrong registers from it
+        handle = ctypes.byref(ctypes.c_ulong())
+        assert uclib.uc_hook_add(uc._uch, handle, kinds, count, to, start, start + ROOM - 1) == 0, "uc_hook_add"
+    uc.ctl_flush_tb()
     uc.emu_start(uc.reg_read(arm_const.UC_ARM_REG_PC) | 1, symbols["done"])
     for i, y in enumerate(net.run(*given)):
         assert bytes(uc.mem_read(_pointer(uc, symbols["outputs"], i), y.nbytes)) == y.tobytes(), "other outputs"
-    return Counted(moved[FAST].value, moved[SLOW].value)
+    return Counted(moved[FAST >> 28], moved[SLOW >> 28])
 
 
 def _built(data: bytes, folder: Path) -> Path:

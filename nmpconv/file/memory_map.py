@@ -156,9 +156,9 @@ def _step(model: Model, lives: Sequence[Life], step: int, scratch: int) -> Step:
 
 
 def traffic(model: Model, step: int) -> Traffic:
-    """The output is written once, of inputs what `Op.reads` says; a reshape is done in place."""
+    """The output is written once, of inputs what `Op.reads` says."""
     op, moved = model.ops[step], [0, 0]
-    if op.kind == "reshape":
+    if op.kind in OPS and not OPS[op.kind].moves:
         return Traffic(0, 0)
     ins, [out] = ([model.tensors[i] for i in side] for side in (op.inputs, op.outputs))
     counts = [x.nbytes // np.dtype(x.dtype).itemsize for x in ins]

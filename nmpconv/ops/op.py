@@ -52,6 +52,7 @@ class Op:
     exponents: least and largest legal exponent of the output.
     axis_max:  the most elements along the axis of the parameters; None: any number, or there is no such axis.
     in_place: the output may lie exactly on the first input when both have the same number of bytes.
+    moves: in place there is something to do, too.
     operands: how many inputs are int8 or int16 with one exponent, computed or not; None: all, which are one or more.
     constants: the least and the most constants behind them, once the node is integer.
     onnx:     the ONNX op types that `lower` turns into this op.
@@ -81,6 +82,7 @@ class Op:
     exponents: ClassVar[tuple[int, int]] = (EXPONENT_MIN, EXPONENT_MAX)
     axis_max: ClassVar[int | None] = None
     in_place: ClassVar[bool] = False
+    moves: ClassVar[bool] = True
     operands: ClassVar[int | None] = 1
     constants: ClassVar[tuple[int, int]] = (0, 0)
     restrictions: ClassVar[str] = ""

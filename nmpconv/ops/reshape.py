@@ -32,6 +32,7 @@ class Reshape(Op):
     Params = ReshapeParams
     grid = "same"
     in_place = True
+    moves = False
     onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "Cast")
     monotone = True
     head = True

@@ -57,7 +57,7 @@ def traffic(graph: Graph) -> Counter[str]:
     """Bytes that ops write and read of each activation in a run."""
     moved = Counter[str]()
     for node in graph.nodes:
-        if node.op != "reshape":  # done in place
+        if OPS[node.op].moves:
             out = graph[node.outputs[0]]
             moved[out.name] += out.nbytes
             counts = OPS[node.op].reads(node.params, graph.ins(node), out)
