@@ -158,13 +158,13 @@ class Fitter:
         """Everything before the rounding; mode: none, scalar or vector equalization. keep: for `fitted`, and what is
         quantized of it, too. Raises Unequal."""
         key = self._key(mode, images)
-        alike = [one for of, one in self._memo.of("prepared") if of[:3] == key[:3] and mode != "vector"]
+        alike = [one for of, one in self._memo.of("prepared") if of[:3] == key[:3] and not self._by_channel(mode)]
         found = self._on_grids(mode, images, trace) if trace.writes or not alike else alike[0]
         prepared = replace(found, seen=Once(lambda: self._evidence(found.float_graph, found.factors, images)))
         return self._memo("prepared", key, lambda: prepared) if keep else prepared
 
     def _on_grids(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
-        """Chooses grids; of the images, only vector equalization depends on what they are."""
+        """Chooses grids; of the images, only factors by channel depend on what they are."""
         try:
             return self._ranged(mode, images, trace)
         except OutOfRange as error:
@@ -268,8 +268,12 @@ class Fitter:
         if mode == "none":
             return self.graph, self.stats, self.bits, {}
         kept = self.choices.kept()
-        key = (mode, self.zero_points, kept, self._of(images) if mode == "vector" else ())
+        key = (mode, self.zero_points, kept, self._of(images) if self._by_channel(mode) else ())
         return self._memo("equalized", key, lambda: self._equalize(mode, images, kept))
+
+    def _by_channel(self, mode: str) -> bool:
+        """Checks whether channels have factors of their own, so that statistics are seen again on the images."""
+        return mode == "vector" or (mode == "scalar" and any(OPS[node.op].absorbs for node in self.graph.nodes))
 
     def _equalize(self, mode: str, images: Feeds, kept: frozenset[str]) -> Equalized:
         graph, stats, bits = self.graph, self.stats, self.bits
@@ -279,14 +283,19 @@ class Fitter:
             names = [value.name for value in graph.activations()]
             bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
             graph, by_channel = equalize.vector(graph, stats, bits, kept)
-            stats = self._carried(graph, by_channel, images)
+        elif self._by_channel(mode):
+            graph, by_channel = equalize.by_layer(graph, stats, bits, kept)
+        if by_channel:
+            stats = self._carried(mode, graph, by_channel, images)
         free = offsets.free(graph, stats) if self.zero_points else ()
         graph, factors = equalize.fill(graph, stats, bits, free, kept, self._method.saturated)
         self._guard(f"equalization ({mode})", graph, self.images[:GUARD_IMAGES] or self._drawn())
         by_channel = {name: by_channel.get(name, ONE) * factor for name, factor in factors.items()}
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel
 
-    def _carried(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> dict[str, TensorStats]:
+    def _carried(
+        self, mode: str, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds
+    ) -> dict[str, TensorStats]:
         """Statistics of the graph whose channels have these factors [C], from those of the float graph.
 
         Ranges are what they were, of all samples and as they were edited, times the factors. How values lie within them
@@ -303,7 +312,7 @@ class Fitter:
             return observe(engine(), part, names, limits=limits) if part else {}
 
         for part in ([i for i in images if Is(i) in first], [i for i in images if Is(i) not in first]):
-            found = self._memo("carried", (self.choices.kept(), self._of(part)), partial(seen, part))
+            found = self._memo("carried", (mode, self.choices.kept(), self._of(part)), partial(seen, part))
             stats.update({name: TensorStats.merged(stats[name], one) for name, one in found.items()})
         return {name: s.within(*limits[name]) if name in limits else s for name, s in stats.items()}
 

@@ -72,9 +72,6 @@ class Reshape(Op):
     def idle(self, params: ReshapeParams, x: Value, y: Value) -> bool:
         return x.shape == y.shape
 
-    def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
-
     def factors(self, params: ReshapeParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
         """Passes factors on where the last axis stays, or takes in all the others."""
         c, channels = channels_of(inputs[0]).size, channels_of(output)

@@ -67,9 +67,6 @@ class Transpose(Op):
     def idle(self, params: TransposeParams, x: Value, y: Value) -> bool:
         return params.perm == tuple(range(len(params.perm)))
 
-    def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
-        return inputs[0]
-
     def reference(
         self, params: TransposeParams, inputs: Sequence[QArray], outputs: Sequence[Value]
     ) -> list[np.ndarray]:

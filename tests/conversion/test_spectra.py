@@ -76,12 +76,39 @@ def compressed(net: Net) -> str:
     return net.add("Pow", net.add("Add", bands(net, power(net)), net.const(FLOOR)), net.const(0.3))
 
 
+def stacked_octaves(net: Net) -> str:
+    """Decibels from the least one to the most of two octaves, real and imaginary parts stacked, and a layer behind."""
+    turns, halves = 2 * np.pi * np.arange(BINS // 2, BINS)[:, np.newaxis] * np.arange(WINDOW) / WINDOW, "x"
+    low = net.const((np.sinc((np.arange(15) - 7) / 2) * np.hamming(15) / 2)[np.newaxis, np.newaxis].astype(np.float32))
+    octaves = []
+    for stride in (32, 16):
+        parts = []
+        for wave in (np.cos(turns), np.sin(turns)):
+            kernel = net.const((wave * np.hanning(WINDOW) / WINDOW)[:, np.newaxis].astype(np.float32))
+            bins = net.add("Conv", halves, kernel, strides=[stride], pads=[32, 32])
+            parts.append(net.add("Unsqueeze", bins, net.const([3])))
+        octaves.append(net.add("Concat", *parts, axis=3))
+        halves = net.add("Conv", halves, low, strides=[2], pads=[7, 7])
+    stack = net.add("Concat", *octaves, axis=1)
+    scale = net.const(np.linspace(5, 9, 2 * (BINS - BINS // 2), dtype=np.float32).reshape(1, -1, 1, 1))
+    both = net.add(
+        "ReduceSum", net.add("Pow", net.add("Mul", stack, scale), net.const(2.0)), net.const([3]), keepdims=0
+    )
+    magnitude = net.add("Sqrt", both)
+    decibels = net.add("Log", net.add("Add", net.add("Mul", magnitude, magnitude), net.const(1e-8)))
+    above = net.add("Sub", decibels, net.add("ReduceMin", decibels, net.const([1, 2]), keepdims=1))
+    shares = net.add("Div", above, net.add("ReduceMax", above, net.const([1, 2]), keepdims=1))
+    kernel = np.random.default_rng(3).normal(0, 0.3, (4, 1, 3, 3)).astype(np.float32)
+    return net.add("Conv", net.add("Unsqueeze", shares, net.const([1])), net.const(kernel))
+
+
 LEAST_DB = {  # at 8 and 16 bits
     band_energies: (35.0, 42.0),
     band_magnitudes: (24.0, 26.0),
     bins_in_decibels: (30.0, 36.0),
     level: (50.0, 50.0),
     compressed: (40.0, 45.0),
+    stacked_octaves: (27.0, 32.0),
 }
 
 

@@ -76,11 +76,8 @@ def fed(a: Arguments) -> list[dict[str, np.ndarray]]:
 
 
 def equalized(module: Any, graph: Graph, a: Arguments) -> Graph:
-    result: Graph = (
-        module.vector(graph, *statistics(graph, a))[0]
-        if a["how"] == "vector"
-        else module.fill(graph, *statistics(graph, a), a.get("free", ()))[0]
-    )
+    more = (a.get("free", ()),) if a["how"] == "fill" else ()
+    result: Graph = getattr(module, a["how"])(graph, *statistics(graph, a), *more)[0]
     return result
 
 

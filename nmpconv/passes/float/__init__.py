@@ -25,6 +25,7 @@ from nmpconv.passes.float import (
     prune,
     quotients,
     slices,
+    stacks,
     variance,
     wide_sums,
 )
@@ -49,6 +50,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("fold_pad", fold_pad.run),
     ("fold_affine", fold_affine.run),
     ("input_scales", input_scales.run),
+    ("stacks", stacks.run),
     ("fuse_table", fuse_table.run),
     ("wide_sums", wide_sums.run),
     ("slices", slices.run),

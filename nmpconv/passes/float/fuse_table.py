@@ -12,11 +12,11 @@ from __future__ import annotations
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.float.pointwise_subgraphs import Cone, cones, replace_cone, steps_of
-from nmpconv.passes.rewrite import Editor, apply
+from nmpconv.passes.rewrite import MOVES, Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _fuse)
+    return apply(graph, _fuse, _before_moves)
 
 
 def _fuse(editor: Editor, node: Node) -> bool:
@@ -32,3 +32,19 @@ def _starts_alone(editor: Editor, cone: Cone) -> bool:  # case 2
         return False
     first, *others = [node for node in cone.nodes if cone.x in node.inputs]
     return not others and first.op != "lookup" and first.inputs.count(cone.x) == 1
+
+
+def _before_moves(editor: Editor, node: Node) -> bool:  # case 3
+    moves, x = list[Node](), node.inputs[0]
+    while (maker := editor.producer(x)) is not None and maker.op in MOVES and editor.only_user(x) is not None:
+        moves.append(maker)
+        x = maker.inputs[0]
+    if node.op != "lookup" or not moves or maker is None or maker.op != "lookup" or editor.only_user(x) is None:
+        return False
+    out = editor[node.outputs[0]]
+    for old in (node, *moves):
+        editor.remove(old)
+    y = editor.emit("lookup", (x,), node.params, at=moves[-1], name=node.name, clamp=out.clamp)
+    for move in reversed(moves):
+        y = editor.emit(move.op, (y,), move.params, at=move, name=move.name, out=out.name if move is moves[0] else "")
+    return True

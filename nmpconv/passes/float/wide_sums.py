@@ -4,7 +4,7 @@ A spectrum has a range that no tensor holds: energies of 1e-6 beside 1e3 are 0, 
 a table that is steep near 0, whatever else it does:
 
 1. f(W * p + b), p = a^2 + c^2 + ..., no weight negative and b one number: the squares side by side, W once for each.
-   A factor of a square goes into W. The square of a root of such a p is p.
+   A factor of a square, or of what is squared, goes into W. The square of a root of such a p is p.
 2. f(W * p + b) of other tensors that are not negative, likewise.
 3. f(a^2 + c^2 + ...): the tensors side by side, each channel a group of its own.
 4. f(mean of u^2 along some axes, times a number, plus one).
@@ -140,24 +140,33 @@ def _terms(editor: Editor, name: str, *, saturated: bool = False) -> list[Term] 
     shape = editor[name].shape
     if is_square(node):
         x = node.inputs[0]
-        root = editor.producer(x)
-        if root is not None and root.params == LookupParams("sqrt") and editor[x].clamp is None:
-            return _terms(editor, root.inputs[0]) or [(x, np.ones(1))]
+        of = editor.producer(x)
+        if of is not None and editor[x].clamp is None:
+            if of.params == LookupParams("sqrt"):
+                return _terms(editor, of.inputs[0]) or [(x, np.ones(1))]
+            if (scaled := _scaled(editor, of)) is not None:
+                return [(scaled[0], scaled[1] ** 2)]
         return [(x, np.ones(1))]
     if node.op == "add":
         parts = [_terms(editor, part) for part in node.inputs]
         if any(part is None or editor[side].shape != shape for part, side in zip(parts, node.inputs, strict=True)):
             return None
         return [term for part in parts for term in part or ()]
-    if node.op == "mul":
-        for x, constant in (node.inputs, node.inputs[::-1]):
-            if not editor[constant].is_const or editor[x].shape != shape:
-                continue
+    scaled = _scaled(editor, node)
+    if scaled is None or scaled[1].min() < 0:
+        return None
+    inner = _terms(editor, scaled[0])
+    return None if inner is None else [(term, f * scaled[1]) for term, f in inner]
+
+
+def _scaled(editor: Editor, node: Node) -> tuple[str, np.ndarray] | None:
+    """The tensor and the factor, a number or one by channel [C], whose product the node is."""
+    shape = editor[node.outputs[0]].shape
+    for x, constant in (node.inputs, node.inputs[::-1]) if node.op == "mul" else ():
+        if editor[constant].is_const and editor[x].shape == shape:
             factor = editor.data(constant)
-            if factor.min() < 0 or factor.size not in (1, *factor.shape[-1:]) or factor.size not in (1, shape[-1]):
-                return None
-            inner = _terms(editor, x)
-            return None if inner is None else [(term, f * factor.ravel()) for term, f in inner]
+            by_channel = factor.size in (1, *factor.shape[-1:]) and factor.size in (1, *shape[-1:])
+            return (x, factor.ravel()) if by_channel else None
     return None
 
 

@@ -4,6 +4,9 @@
    grid over the input channels (Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
    Correction", 2019, with the activations' observed range in place of the producer's weights). A depthwise consumer
    has a grid per channel, so there the factor simply fills the range.
+   What an op takes up that reads sums of squares (`Op.absorbs`) gets one, too, whatever its bits: a logarithm sees a
+   small channel as well as a large one. But a bin that had no tone yet saturates at the first one, so `by_layer` has
+   one factor for all channels that a layer makes.
    A dead channel counts nowhere: neither its reach, nor the weights that make it or read it. It follows the others.
 2. fill: one factor for all tensors that hang together, in [1, 2), so that a power-of-two grid fits them as well as any
    other grid would. A Relu6 is scaled until the type's own saturation is the clip; it always stays a clip. What can
@@ -32,6 +35,7 @@ from nmpconv.passes.quantize.shared_grids import grid_groups, joins_grids
 
 ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
 LIMIT = 64.0  # largest ratio of a channel's factor to its tensor's median
+LIMIT_TAKEN_UP = 1024.0  # the same of factors that an op takes up
 LIMIT_16 = 4.0  # the same upwards at 16 bits, where a small channel needs few of them but saturates on other samples
 STEPS = 16  # candidates of the fill factor in [1, 2)
 EXACT_DB = 200.0  # stands for a tensor without error
@@ -40,11 +44,18 @@ EXACT_DB = 200.0  # stands for a tensor without error
 class Balance:
     """Case 1: the factors of all channels, and what they are worth. stats and bits are by activation.
 
-    Only classes with a member of the fewest bits get a factor. kept: tensors that get none.
+    Only classes with a member of the fewest bits get a factor, and those that an op takes up. kept: tensors that get
+    none. by_layer: the latter alone, and one a layer.
     """
 
     def __init__(
-        self, graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], kept: Collection[str] = ()
+        self,
+        graph: Graph,
+        stats: Mapping[str, TensorStats],
+        bits: Mapping[str, int],
+        kept: Collection[str] = (),
+        *,
+        by_layer: bool = False,
     ) -> None:
         channels = self.channels = Channels(graph, kept=kept)
         fewest = fewest_bits(graph, bits)
@@ -52,7 +63,15 @@ class Balance:
         demand = np.zeros(channels.total)
         dense = np.zeros(channels.total, dtype=bool)
         narrow = np.zeros(channels.total, dtype=bool)
-        reach = {name: _reach(stats[name], len(ids), fewest) for name, ids in channels.ids.items() if name in stats}
+        taken_up = np.zeros(channels.total, dtype=bool)
+        for node in graph.nodes:
+            if OPS[node.op].absorbs:
+                taken_up[channels.ids[node.inputs[0]]] = True
+        reach = {
+            name: _reach(stats[name], len(ids), bits[name] if taken_up[ids].any() else fewest)
+            for name, ids in channels.ids.items()
+            if name in stats
+        }
         layers: list[shared_ceiling.WeightedLayer] = []
         for name, seen in reach.items():
             np.maximum.at(self._reach, channels.ids[name], seen)
@@ -71,7 +90,8 @@ class Balance:
             )
             np.maximum.at(demand, ids, layers[-1].demand)
             dense[ids] = True
-        able = ~channels.frozen & narrow
+        taken_up &= ~dense
+        able = ~channels.frozen & (taken_up if by_layer else narrow | taken_up)
         free = able & (self._reach > 0)
         both = free & dense & (demand > 0)
         alone = free & ~dense
@@ -79,14 +99,19 @@ class Balance:
         factor = np.ones(channels.total)
         factor[both] = demand[both] ** ALPHA / self._reach[both] ** (1 - ALPHA)
         factor[alone] = 1 / self._reach[alone]
+        for node in graph.nodes if by_layer else ():
+            ids = channels.ids[node.outputs[0]]
+            if node.op in WEIGHTED and (own := np.unique(ids[taken_up[ids] & alone[ids]])).size:
+                factor[own] = 1 / self._reach[own].max()
         for ids in channels.ids.values():
             used = np.unique(ids[chosen[ids]])
             if used.size:
                 middle = float(np.median(factor[used]))
-                factor[used] = np.clip(factor[used], middle / LIMIT, middle * (LIMIT if fewest == 8 else LIMIT_16))
+                most = np.where(taken_up[used], LIMIT_TAKEN_UP, LIMIT if fewest == 8 else LIMIT_16)
+                factor[used] = np.clip(factor[used], middle / np.maximum(most, LIMIT), middle * most)
                 rest = ids[able[ids] & ~chosen[ids]]  # what is dead, and what nobody reads: within the others' range
-                most = float((self._reach[used] * factor[used]).max())
-                factor[rest] = np.minimum(middle, most / np.maximum(self._reach[rest], TINY))
+                end = float((self._reach[used] * factor[used]).max())
+                factor[rest] = np.minimum(middle, end / np.maximum(self._reach[rest], TINY))
         if fewest == 8:
             joined = {node.outputs[0] for node in graph.nodes if joins_grids(node)}
             tied = [
@@ -120,6 +145,14 @@ def vector(
 ) -> tuple[Graph, dict[str, np.ndarray]]:
     """The graph with the factors of case 1, and the factors [C]; those of the tensors ``kept`` are 1."""
     factors = Balance(graph, stats, bits, kept).factors()
+    return scale(graph, factors), factors
+
+
+def by_layer(
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], kept: Collection[str] = ()
+) -> tuple[Graph, dict[str, np.ndarray]]:
+    """`vector` of what an op takes up alone, with one factor a layer."""
+    factors = Balance(graph, stats, bits, kept, by_layer=True).factors()
     return scale(graph, factors), factors
 
 

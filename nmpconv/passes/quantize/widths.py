@@ -8,9 +8,10 @@ cost next to nothing (unless strict):
 2. the graph's outputs, and what reaches an output only through ops of a head (`Op.head`): data movement, Resize,
    Sigmoid, Softmax, ArgMax;
 3. tensors with one position (a 1x1 plane, a vector).
-4. squares (a tensor times itself), their pools, and the tables after those: 8 bits do not hold squares. What an op
-   squares that reads its sums (`Op.squares_input`). Places in another tensor (`Op.places`): 8 bits do not hold parts of
-   a pixel.
+4. squares (a tensor times itself), their pools, the tables after those, and what is made of such alone element by
+   element, such as decibels above the smallest one: 8 bits do not hold squares. What an op squares that reads its sums
+   (`Op.squares_input`), and the waves that layers alone make of an input which is no image on the way there. Places in
+   another tensor (`Op.places`): 8 bits do not hold parts of a pixel.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 
 A width that was chosen by name goes before all of these.
@@ -53,8 +54,7 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
     for node in graph.nodes:
         if (place := OPS[node.op].places) is not None:
             places.add(node.inputs[place])
-        if OPS[node.op].squares_input(node.params):
-            places.add(node.inputs[0])
+    places |= _before_squares(graph)
     for group in grid_groups(graph):
         inputs = [n for n in group if n in graph.inputs]
         if any(n in graph.pixels for n in inputs):
@@ -74,9 +74,28 @@ def holding_squares(graph: Graph) -> set[str]:
     """Names of tensors that hold squares, or means or functions of squares."""
     squares: set[str] = set()
     for node in graph.nodes:
-        if OPS[node.op].squares(node, [name in squares for name in node.inputs]):
+        op, out = OPS[node.op], graph[node.outputs[0]]
+        computed = [name for name in node.inputs if not graph[name].is_const]
+        whole = [name for name in computed if op.grid == "same" or graph[name].size == out.size]
+        passes_on = (op.elementwise or op.grid == "same") and whole and squares.issuperset(whole)
+        if passes_on or op.squares(node, [name in squares for name in node.inputs]):
             squares.update(node.outputs)
     return squares
+
+
+def _before_squares(graph: Graph) -> set[str]:
+    """Names of tensors that are squared for their sums, and of waves on the way there."""
+    found = {node.inputs[0] for node in graph.nodes if OPS[node.op].squares_input(node.params)}
+    waves = {name for name in graph.inputs if name not in graph.pixels} if found else set()
+    for node in graph.nodes:
+        moves = node.op in WEIGHTED or OPS[node.op].grid == "same"
+        computed = [name for name in node.inputs if not graph[name].is_const]
+        if moves and waves.issuperset(computed) and not any(graph[name].clamp for name in node.outputs):
+            waves.update(node.outputs)
+    for node in reversed(graph.nodes):
+        if not waves.isdisjoint(node.outputs) and not found.isdisjoint(node.outputs):
+            found.update(name for name in node.inputs if name in waves)
+    return found
 
 
 def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[str, int]:
