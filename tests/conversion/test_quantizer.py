@@ -375,7 +375,7 @@ def test_statistics_are_carried_without_noise(net: Graph) -> None:
     made = fitter(net)
     factors = equalize.Balance(net, made.stats, made.bits).factors()
     graph = equalize.scale(net, factors)
-    found, seen = made._carried(graph, factors, made.images), observed(graph, made.images)
+    found, seen = made._carried("vector", graph, factors, made.images), observed(graph, made.images)
     for name, stats in found.items():
         assert (stats.min, stats.max) == pytest.approx((seen[name].min, seen[name].max), rel=1e-5)
         assert np.array_equal(stats.histogram.counts, seen[name].histogram.counts)
