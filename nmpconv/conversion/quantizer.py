@@ -37,6 +37,7 @@ from nmpconv.passes.quantize import (
     split_activations,
     table_resolution,
     table_segments,
+    trained_exponents,
     widths,
 )
 from nmpconv.passes.quantize import rounding as quantize
@@ -226,6 +227,12 @@ class Fitter:
         kept = any(one is prepared for _, one in self._memo.of("prepared"))
         integer = self._memo("integer", (Is(prepared), gptq, Is(self.choices)), make) if kept else make()
         return trace(integer, "INT", "quantize")
+
+    def regridded(self, prepared: Prepared, exponents: Mapping[str, int]) -> tuple[Prepared, Graph]:
+        """The same with other exponents, by `trained_exponents.run`, and its integer graph, rounded to nearest without
+        samples."""
+        moved = replace(prepared, ranged=trained_exponents.run(prepared.ranged, exponents))
+        return moved, self.quantize(replace(moved, seen=Once(Evidence)), False, Trace())
 
     def rows(self, images: Feeds, *, others: bool = False) -> Mapping[str, Rows]:
         """Returns sampled rows of the float graph. others: with them come those of all of the fitter's images, which

@@ -28,10 +28,12 @@ from nmpconv.errors import UsageError
 from nmpconv.file.writer import to_bytes
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize import recurrent_states, trained_exponents
 from nmpconv.passes.quantize.rounding import with_weights
 from nmpconv.runtime.interpreter import load
+from nmpconv.torch.exponents import TrainableExponents
 from nmpconv.torch.layers import TrainableLayer, begun
-from nmpconv.torch.module import TrainableNet
+from nmpconv.torch.module import TrainableNet, trained_behind
 
 TRAINED = "the weights were trained: what is said of nearness compares with the model that training began with"
 
@@ -61,30 +63,35 @@ def _read(keywords: Keywords) -> Keywords:
 
 
 def prepare(
-    module: nn.Module,
-    example_inputs: Any,
+    module: Any,
+    example_inputs: Any = None,
     data: Any = None,
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    learn_exponents: bool = False,
     **keywords: Any,
 ) -> PreparedNet:
-    """A module that computes with the integers that a conversion of this one would have, to be trained further.
+    """A module that computes with the integers that a conversion of this model would have, to be trained further.
 
     The module is exported to ONNX, calibrated and quantized as `nmpconv.convert` does it; grids, widths, origins and
     equalization are those. Training begins with the integers of that conversion, whichever way they were rounded, and
     rounds to nearest. Normalizations and dropout are as in eval mode.
 
-    module: float32, on the CPU. example_inputs: a tensor [n, ...], or a tuple of them, of which the first sample is
-    traced. data: calibration samples, see `nmpconv.convert`; None: all of example_inputs. Images with ``mean`` and
-    ``std`` make an input of pixels, which is still called with (pixel - mean) / std. input_names, output_names: what
-    inputs and outputs are called in the file, and by data and state. keywords: those of `nmpconv.convert`, such as
-    recipe, bits and state.
+    module: a torch module, float32, on the CPU; or an ONNX or TFLite file, as a path, bytes or an onnx.ModelProto.
+    example_inputs: a tensor [n, ...], or a tuple of them, of which the first sample is traced; a file needs none. data:
+    calibration samples, see `nmpconv.convert`; None: all of example_inputs. Images with ``mean`` and ``std`` make an
+    input of pixels, which is still called with (pixel - mean) / std. input_names, output_names: what a module's inputs
+    and outputs are called in the file, and by data and state. learn_exponents: exponents of activations are a
+    parameter, too; those of inputs, states and tensors before the first layer stay. keywords: those of
+    `nmpconv.convert`, such as recipe, bits and state.
 
     Raises InputError where torch cannot export the module, UnsupportedModel with a row for each node that cannot be
     converted, or trained through, and UsageError for keywords that do not fit.
     """
+    is_module = isinstance(module, nn.Module)
     examples = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
+    examples = () if example_inputs is None and not is_module and data is not None else examples
     if not all(isinstance(x, torch.Tensor) and x.ndim for x in examples):
         raise UsageError("example_inputs are no tensors with samples along the first axis", where="example_inputs")
     with on_disk(module, tuple(x[:1] for x in examples), names=(input_names, output_names)) as path:
@@ -98,7 +105,7 @@ def prepare(
         origin = Origin(fitted, path.read_bytes(), path.name)
     graph, ranged, factors = fitted.whole, fitted.decision.prepared.ranged, fitted.decision.prepared.factors
     ports = load(to_bytes(plan_memory.run(graph), {})).inputs
-    own = {name: p.detach().cpu().numpy() for name, p in module.named_parameters()}
+    own = {name: p.detach().cpu().numpy() for name, p in module.named_parameters()} if is_module else {}
     layers: dict[str, tuple[str, TrainableLayer]] = {}
     taken: set[str] = set()
     for before, node in zip(ranged.nodes, graph.nodes, strict=True):
@@ -112,22 +119,38 @@ def prepare(
             place += "_"
         taken.add(place)
         layers[node.name] = place, TrainableLayer(node, graph, begin, options.bias_width or 32)
-    prepared = PreparedNet(graph, ports, layers)
+    prepared = PreparedNet(graph, ports, layers, _exponents(fitted) if learn_exponents else None)
     prepared._origin = origin
-    return prepared.train(module.training)
+    return prepared.train(is_module and module.training)
+
+
+def _exponents(fitted: Fitted) -> TrainableExponents:
+    """Those that layers reach; the others have no gradient."""
+    decision, graph = fitted.decision, fitted.whole
+    states = recurrent_states.checked(graph, fitted.context.options.state or ()).values()
+    behind = trained_behind(graph)
+    free = trained_exponents.groups(decision.prepared.ranged, states)
+    groups = [group for group in free if not behind.isdisjoint(group)]
+    return TrainableExponents(graph, groups, lambda e: decision.fitter.regridded(decision.prepared, e)[1])
 
 
 def convert(prepared: PreparedNet) -> Converted:
     """The file of a prepared module: what `nmpconv.convert` returns, with the weights and biases that it has now.
 
-    No grid is searched anew. Where the file gives an integer, the module in eval mode gives the same one.
+    No grid is searched anew; exponents that were trained are the parameter's, rounded. Where the file gives an integer,
+    the module in eval mode gives the same one.
     """
     origin = prepared._origin
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         path = Path(folder) / origin.name
         path.write_bytes(origin.model)
         fitted = replace(origin.fitted, context=replace(origin.fitted.context, model=path))
-        whole = with_weights(fitted.whole, prepared._constants(), fitted.context.options.bias_width)
+        weights, exponents = prepared._constants(), prepared._exponents
+        if exponents is not None:
+            decision = fitted.decision
+            moved, whole = decision.fitter.regridded(decision.prepared, exponents.of(prepared._graph))
+            fitted = replace(fitted, decision=replace(decision, prepared=moved), whole=whole)
+        whole = with_weights(fitted.whole, weights, fitted.context.options.bias_width)
         result = pipeline.finish(fitted, whole, [TRAINED])
     return Converted(result.data, result.report, result.graph, result.stats)
 

@@ -16,6 +16,7 @@ from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops.accumulate import exact_type, weight_shifts
 from nmpconv.ops.op import quant_of
 from nmpconv.ops.window import is_padded
+from nmpconv.torch.exponents import held
 from nmpconv.torch.gradients import pixels, planes
 
 ALIKE = 1e-3  # of a channel's largest weight: by how much weights may differ from a module's, times factors
@@ -38,7 +39,7 @@ class StraightRounding(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Begin:
-    """Parameters that a layer begins with, and the factors [...] that make of them steps of the integers: weights
+    """Parameters that a layer begins with, and the factors [...] that make of them the graph's reals: weights
     [O,I,KH,KW] or [O,I], and bias [O]."""
 
     weight: np.ndarray
@@ -76,10 +77,9 @@ def begun(node: Node, graph: Graph, weights: np.ndarray, own: np.ndarray | None,
     factor = None if own is None else _factors(torch_order(weights), own)
     if factor is None:
         factor = np.broadcast_to(2.0 ** (grid.bits - 1) / per_step, (*q.shape[:2], *[1] * (q.ndim - 2)))
-    to_steps = factor * per_step
     near = np.clip(torch_order(weights) * per_step, q - INSIDE, q + INSIDE)
-    to_bias = np.broadcast_to(out_factor, w.shape[0]) / 2.0 ** quant_of(y).exponent
-    return Begin(near / to_steps, to_steps, b.data / to_bias, to_bias)
+    to_bias = np.broadcast_to(out_factor, w.shape[0])
+    return Begin(near / (factor * per_step), factor, b.data * 2.0 ** quant_of(y).exponent / to_bias, to_bias)
 
 
 def _factors(weights: np.ndarray, own: np.ndarray) -> np.ndarray | None:
@@ -116,37 +116,50 @@ class TrainableLayer(nn.Module):
 
     def __init__(self, node: Node, graph: Graph, begin: Begin, bias_bits: int) -> None:
         super().__init__()
-        self.node = node
-        self.x, self.w, self.y = (quant_of(graph[n]) for n in (node.inputs[0], node.inputs[1], node.outputs[0]))
-        self.bias_grid = Quant(bias_bits, (self.y.exponent,), INT_MIN[bias_bits], INT_MAX[bias_bits])
-        self.shape = graph[node.outputs[0]].shape
+        self._begin, self._bias_bits = begin, bias_bits
         self.weight, self.bias = (
             nn.Parameter(torch.tensor(x, dtype=torch.float32)) for x in (begin.weight, begin.bias)
         )
-        pad = graph[node.inputs[3]].data if len(node.inputs) == 4 else None
-        self.shifts = weight_shifts(self.x, self.w, self.y, len(begin.bias))
+        for name in ("weight_factor", "bias_factor", "downshift", "pad"):
+            self.register_buffer(name, None, persistent=False)
+        self.place(node, graph)
+
+    def place(self, node: Node, graph: Graph) -> None:
+        """Takes the grids that this node has in a graph."""
+        self.node = node
+        self.x, self.w, self.y = (quant_of(graph[n]) for n in (node.inputs[0], node.inputs[1], node.outputs[0]))
+        self.bias_grid = Quant(self._bias_bits, (self.y.exponent,), INT_MIN[self._bias_bits], INT_MAX[self._bias_bits])
+        self.shape = graph[node.outputs[0]].shape
+        begin, outs = self._begin, len(self.bias)
+        self.shifts = weight_shifts(self.x, self.w, self.y, outs)
+        steps = np.broadcast_to(np.exp2(np.array(self.w.exponents, np.float64)), outs)
         kept: Mapping[str, Any] = {
-            "weight_factor": begin.weight_factor,
-            "bias_factor": begin.bias_factor,
+            "weight_factor": begin.weight_factor / steps.reshape(-1, *[1] * (begin.weight.ndim - 1)),
+            "bias_factor": begin.bias_factor / 2.0**self.y.exponent,
             "downshift": np.exp2(-self.shifts.astype(np.float64)),
-            "pad": pad,
+            "pad": graph[node.inputs[3]].data if len(node.inputs) == 4 else None,
         }
         for name, array in kept.items():
-            tensor = None if array is None else torch.tensor(array, dtype=torch.float32)
-            self.register_buffer(name, tensor, persistent=False)
+            tensor = None if array is None else torch.tensor(array, dtype=torch.float32, device=self.weight.device)
+            setattr(self, name, tensor)
 
     def integers(self) -> tuple[Tensor, Tensor]:
         """Weights in torch's order, and the bias."""
         weight = StraightRounding.apply(self.weight * self.weight_factor, self.w.lo, self.w.hi)
         return weight, StraightRounding.apply(self.bias * self.bias_factor, self.bias_grid.lo, self.bias_grid.hi)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The output's integers. In training sums are made in float32; in eval mode in a type that holds them all."""
+    def forward(self, x: Tensor, unit: Tensor | None = None) -> Tensor:
+        """The output's integers. In training sums are made in float32; in eval mode in a type that holds them all.
+
+        unit: 1, with the gradient of the output's step, which the bias follows.
+        """
         weight, bias = self.integers()
         kind = torch.float32 if self.training else self._kind(weight, bias)
         sums = self._sums(x.to(kind), weight.to(kind))
         before = sums * self.downshift.to(kind) + bias.to(kind)
-        return StraightRounding.apply(before, self.y.lo, self.y.hi).to(x.dtype)
+        before = before if unit is None else before / unit
+        rounded = StraightRounding.apply(before, self.y.lo, self.y.hi)
+        return held(rounded, before, self.y, unit).to(x.dtype)
 
     def _kind(self, weight: Tensor, bias: Tensor) -> torch.dtype:
         """As `nmpconv.ops.accumulate.output_step` has it; where not even float64 holds the sums it is the best."""

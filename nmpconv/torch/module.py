@@ -15,6 +15,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED, keeps_batch
 from nmpconv.ops.op import quant_of
 from nmpconv.runtime.ports import Port
+from nmpconv.torch.exponents import TrainableExponents, held
 from nmpconv.torch.gradients import MEANINGS, is_exact, step_of
 from nmpconv.torch.layers import TrainableLayer, graph_order
 
@@ -36,18 +37,27 @@ class TrainableNet(nn.Module):
 
     Called with the tensors that the original module takes, [n, ...], samples along the first axis; returns what that
     returns: one tensor, or a tuple of them. Activations are integers in float tensors, on the grids that the conversion
-    chose; grids do not change. In eval mode they are the integers of the file that `nmpconv.torch.convert` makes. In
-    training sums of products are of float32, which differs where they pass 2^24. Gradients go straight through
-    roundings and stop at saturations. Normalizations are folded as they were when the module was prepared.
+    chose, or of the exponents that are trained. In eval mode they are the integers of the file that
+    `nmpconv.torch.convert` makes. In training sums of products are of float32, which differs where they pass 2^24.
+    Gradients go straight through roundings and stop at saturations. Normalizations are folded as they were when the
+    module was prepared.
 
     Names without an underscore are left to the layers. Parameters have the names and the shapes that they have in the
     original module, where the weights of a layer are that module's times a factor for each channel; elsewhere those of
     the node in the graph.
     """
 
-    def __init__(self, graph: Graph, ports: Sequence[Port], layers: Mapping[str, tuple[str, TrainableLayer]]) -> None:
-        """ports: of the graph's inputs. layers: of each node with weights its place among modules, and the layer."""
+    def __init__(
+        self,
+        graph: Graph,
+        ports: Sequence[Port],
+        layers: Mapping[str, tuple[str, TrainableLayer]],
+        exponents: TrainableExponents | None = None,
+    ) -> None:
+        """ports: of the graph's inputs. layers: of each node with weights its place among modules, and the layer.
+        exponents: of activations, where they are trained, too."""
         super().__init__()
+        self._exponents = exponents
         self._graph, self._ports = graph, tuple(ports)
         self._places = {node: place for node, (place, _) in layers.items()}
         for place, layer in layers.values():
@@ -58,7 +68,7 @@ class TrainableNet(nn.Module):
                     parent.add_module(name, nn.Module())
                 parent = parent.get_submodule(name)
             parent.add_module(last, layer)
-        refuse_untrainable(graph)
+        trained_behind(graph)
 
     def _layer(self, node: str) -> TrainableLayer:
         """The layer of a node with weights."""
@@ -68,12 +78,26 @@ class TrainableNet(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Reals of the outputs, [n, ...], from those of the inputs."""
+        self._follow()
         if len(inputs) != len(self._ports):
             raise InputError(f"{len(inputs)} inputs were given, the model has {len(self._ports)}")
         env = {port.name: self._entered(port, x) for port, x in zip(self._ports, inputs, strict=True)}
         found = self._integers(env, self._graph.outputs)
         made = tuple(self._left(self._graph[name], found[name]) for name in self._graph.outputs)
         return made if len(made) > 1 else made[0]
+
+    def _follow(self) -> Graph:
+        """The graph with the exponents that there are now, which the layers take over."""
+        graph = self._graph if self._exponents is None else self._exponents.follow(self._graph)
+        if graph is not self._graph:
+            self._graph = graph
+            for node in graph.nodes:
+                if node.name in self._places:
+                    self._layer(node.name).place(node, graph)
+        return graph
+
+    def _unit(self, name: str) -> Tensor | None:
+        return None if self._exponents is None else self._exponents.unit(name)
 
     def _integers(self, env: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
         """Integers of these activations, from those of the inputs, as `nmpconv.graph.reference.run`: [n * d0, ...]."""
@@ -86,6 +110,7 @@ class TrainableNet(nn.Module):
 
     def _constants(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Weights and biases as they are now, integers in the graph's order, by node."""
+        self._follow()
         found = {}
         with torch.no_grad():
             for node in self._places:
@@ -112,7 +137,7 @@ class TrainableNet(nn.Module):
 
     def _left(self, value: Value, q: Tensor) -> Tensor:
         """The ONNX model's numbers of an output."""
-        reals = q * step_of(value)
+        reals = _times(q, self._unit(value.name)) * step_of(value)
         if value.shifts is not None:
             samples = reals.reshape(-1, *value.shape)
             rank = samples.ndim
@@ -141,7 +166,8 @@ class TrainableNet(nn.Module):
     def _compute(self, node: Node, env: Mapping[str, Tensor], y: Value) -> Tensor:
         """y: with the shape of what is made."""
         if node.op in WEIGHTED:
-            made: Tensor = self._layer(node.name)(env[node.inputs[0]])
+            x, unit = (self._unit(name) for name in (node.inputs[0], node.outputs[0]))
+            made: Tensor = self._layer(node.name)(_times(env[node.inputs[0]], x), unit)
             return made.reshape(y.shape)
         operands = self._graph.ins(node)
         given = [env[v.name] for v in operands if not v.is_const]
@@ -156,7 +182,8 @@ class TrainableNet(nn.Module):
         if nearly is None:
             return exact
         grid = quant_of(y)
-        return _Instead.apply(nearly.clamp(grid.lo - 0.5, grid.hi + 0.5), exact)
+        made = _Instead.apply(nearly.clamp(grid.lo - 0.5, grid.hi + 0.5), exact)
+        return held(made, nearly, grid, self._unit(y.name))
 
     def _meant(self, node: Node, operands: Sequence[Value], env: Mapping[str, Tensor], y: Value) -> Tensor | None:
         """The result in steps, before it is rounded; None of an op without a gradient."""
@@ -164,8 +191,17 @@ class TrainableNet(nn.Module):
         if meaning is None:
             return None
         device = next((env[v.name].device for v in operands if not v.is_const), None)
-        reals = [env[v.name] * step_of(v) if v.data is None else _constant(v, device) for v in operands]
-        return meaning(node.params, reals, operands, y) / step_of(y)
+        # What is on one grid with its operands does not depend on its step.
+        unit = (lambda name: None) if is_exact(node.op) else self._unit
+        reals = [
+            _times(env[v.name], unit(v.name)) * step_of(v) if v.data is None else _constant(v, device) for v in operands
+        ]
+        found, own = meaning(node.params, reals, operands, y) / step_of(y), unit(y.name)
+        return found if own is None else found / own
+
+
+def _times(x: Tensor, unit: Tensor | None) -> Tensor:
+    return x if unit is None else x * unit
 
 
 def _constant(value: Value, device: torch.device | None) -> Tensor:
@@ -179,8 +215,8 @@ def _constant(value: Value, device: torch.device | None) -> Tensor:
     return torch.as_tensor(value.data * steps, dtype=torch.float32, device=device)
 
 
-def refuse_untrainable(graph: Graph) -> None:
-    """UnsupportedModel where a layer's weights have no gradient, as an op behind them has none."""
+def trained_behind(graph: Graph) -> set[str]:
+    """Activations that layers reach, with a gradient. UnsupportedModel where it ends at an op without one."""
     behind: set[str] = set()
     rows = []
     for node in graph.nodes:
@@ -193,3 +229,4 @@ def refuse_untrainable(graph: Graph) -> None:
             behind.update(node.outputs)
     if rows:
         raise UnsupportedModel(rows)
+    return behind

@@ -7,8 +7,10 @@ import sys
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+from nmpconv.api.models import on_disk
 from nmpconv.errors import InputError, UnsupportedModel, UsageError
 
 MEAN, STD = (120.0, 110.0, 100.0), (60.0, 55.0, 50.0)
@@ -106,6 +108,70 @@ def test_a_trained_net_is_its_file(torch: Any) -> None:
     for made, wanted in zip(*integers(torch, prepared, x), strict=True):
         np.testing.assert_array_equal(made, wanted)
     assert torch.nn.functional.cross_entropy(prepared(x), y).item() < 0.8 * before
+
+
+def test_exponents_are_learned(torch: Any) -> None:
+    """From grids that are too coarse or saturate, with weights and biases left alone; the file follows."""
+    import nmpconv.torch
+
+    pixels, labels = pictures(64, seed=3)
+    x, y = numbers(torch, pixels), torch.from_numpy(labels)
+    module = small(torch)
+    steps(torch, module, x, y, 40)
+    module.eval()
+    frozen = nmpconv.torch.prepare(module, x[:1], pixels, mean=MEAN, std=STD, strict=True)
+    prepared = nmpconv.torch.prepare(module, x[:1], pixels, mean=MEAN, std=STD, strict=True, learn_exponents=True)
+    assert not [name for name, _ in frozen.named_parameters() if "log2" in name]
+    torch.testing.assert_close(prepared(x), frozen(x), rtol=0, atol=0)
+    log2_steps = prepared.get_parameter("_exponents.log2_steps")
+    assert len(log2_steps) >= 7
+    moves = torch.tensor([4, -3, 3, -4, 4, -2, 3, -3, 4][: len(log2_steps)])
+    with torch.no_grad():
+        log2_steps += moves
+    optimizer = torch.optim.Adam([log2_steps], lr=0.1)
+    prepared.train()
+    losses = []
+    for _ in range(50):
+        loss = torch.nn.functional.mse_loss(prepared(x), module(x).detach())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.1 * losses[0]
+    for made, wanted in zip(*integers(torch, prepared, x), strict=True):
+        np.testing.assert_array_equal(made, wanted)
+    with torch.no_grad():
+        log2_steps -= 40  # what no shift reaches is raised
+    for made, wanted in zip(*integers(torch, prepared, x), strict=True):
+        np.testing.assert_array_equal(made, wanted)
+
+
+def test_a_file_is_trained(torch: Any) -> None:
+    """An ONNX model in place of a module, with a Sigmoid, whose grid is its own, and a Concat with an input."""
+    import nmpconv.torch
+
+    class Gate(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = torch.nn.Linear(4, 6), torch.nn.Linear(10, 3)
+
+        def forward(self, x: Any) -> Any:
+            y = self.one(x)
+            return self.two(torch.cat([x, y * torch.sigmoid(2 * y)], 1))
+
+    x, module = torch.randn(64, 4), Gate()
+    with on_disk(module, x[:1]) as path:
+        model = onnx.load(path)
+    prepared = nmpconv.torch.prepare(model, data=x.numpy(), learn_exponents=True, strict=True)
+    assert {p.shape for p in prepared.parameters() if p.ndim > 1} == {(6, 4), (3, 10)}
+    losses = steps(torch, prepared.train(), x, torch.arange(64) % 3, 6)
+    assert losses[-1] < losses[0]
+    with torch.no_grad():
+        prepared.get_parameter("_exponents.log2_steps").add_(1)
+    for made, wanted in zip(*integers(torch, prepared, x), strict=True):
+        np.testing.assert_array_equal(made, wanted)
+    with pytest.raises(UsageError, match="example_inputs"):
+        nmpconv.torch.prepare(model)
 
 
 def test_parameters_are_those_of_the_module(torch: Any) -> None:

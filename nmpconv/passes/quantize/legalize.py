@@ -20,10 +20,10 @@ from nmpconv.passes.quantize.shared_grids import grid_groups
 
 
 def run(graph: Graph) -> Graph:
-    return _one_grid(_own_grid(_raise(graph)))
+    return _one_grid(_own_grid(raised(graph)))
 
 
-def _raise(graph: Graph) -> Graph:
+def raised(graph: Graph) -> Graph:
     """Case 1, repeated until nothing moves; exponents only grow, so this ends."""
     group_of = {name: group for group in grid_groups(graph) for name in group}
     moved = True
@@ -32,7 +32,7 @@ def _raise(graph: Graph) -> Graph:
         for node in graph.nodes:
             for name, least in _least(graph, node):
                 if _exponent(graph, name) < least <= EXPONENT_MAX:
-                    graph = graph.with_values(*(_with_exponent(graph[n], least) for n in group_of[name]))
+                    graph = graph.with_values(*(with_exponent(graph[n], least) for n in group_of[name]))
                     moved = True
     return graph
 
@@ -52,7 +52,7 @@ def _exponent(values: Graph | Mapping[str, Value], name: str) -> int:
     return quant.exponent
 
 
-def _with_exponent(value: Value, exponent: int) -> Value:
+def with_exponent(value: Value, exponent: int) -> Value:
     assert value.quant is not None
     return replace(value, quant=saturating(value.quant.bits, exponent, value.clamp))
 
