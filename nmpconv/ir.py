@@ -63,7 +63,7 @@ class Observed:
 class Given:
     """The grid of a tensor in a model that was quantized before: (q - zero_point) * scale, q of dtype in [lo, hi].
 
-    lo, hi: None for the end of the type.
+    lo, hi: None for the end of the type. source: the ONNX tensor that was rounded; '' where that is not known.
     """
 
     scale: float
@@ -71,6 +71,7 @@ class Given:
     dtype: str
     lo: int | None = None
     hi: int | None = None
+    source: str = field(default="", compare=False)
 
     @property
     def min(self) -> float:
@@ -288,7 +289,16 @@ class Graph:
         x, y = self.given.get(node.inputs[0]), self.given.get(node.outputs[0])
         if x is None or y is None:
             return False
+        if self.forks(node):
+            return True
         return x.scale != y.scale or (self[node.outputs[0]].clamp is None and not x.is_same(y))
+
+    def forks(self, node: Node) -> bool:
+        """Checks whether one float tensor of the model is rounded to the grids of the operand and of the result."""
+        x, y = self.given.get(node.inputs[0]), self.given.get(node.outputs[0])
+        if not self.faithful or x is None or y is None:
+            return False
+        return bool(x.source) and x.source == y.source and not x.is_same(y)
 
     def ins(self, node: Node) -> list[Value]:
         return [self.values[n] for n in node.inputs]

@@ -186,6 +186,16 @@ def other_steps(graph: Graph) -> tuple[str, ...]:
     )
 
 
+def rounded_twice(graph: Graph) -> tuple[str, ...]:
+    """Warns, where a quantized model's grids are to be kept, of inputs that it rounds to several. graph: float."""
+    names = [node.inputs[0] for node in graph.nodes if graph.forks(node)]
+    return tuple(
+        f"the model rounds its input {name!r} to several grids; the file's has one, and goes to the others from it"
+        for name in dict.fromkeys(names)
+        if name in graph.inputs
+    )
+
+
 def saturating(graph: Graph) -> tuple[str, ...]:
     """Warns of outputs of a Sigmoid or Softmax whose grid ends far below 1, since calibration saw no more of them."""
     found, makers = [], graph.producers()

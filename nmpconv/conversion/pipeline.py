@@ -144,7 +144,11 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         *diagnostics.unused(calibrated.samples, preprocess),
         *diagnostics.misnamed(fitter.graph),
         *diagnostics.floats_of_sound(front_end(options)),
-        *(diagnostics.other_steps(fitter.graph) if options.faithful else ()),
+        *(
+            (*diagnostics.other_steps(fitter.graph), *diagnostics.rounded_twice(fitter.graph))
+            if options.faithful
+            else ()
+        ),
         *diagnostics.saturating(decision.prepared.ranged),
         *diagnostics.degenerate(fitter.images, fitter.graph.pixels, len(calibrated.feeds)),
         *diagnostics.quality(

@@ -47,7 +47,7 @@ def to_text(graph: Graph) -> str:
     for name in graph.outputs:
         lines.append(f"output {_quote(name)}{_attributes(_of_port(graph, name))}")
     for name, grid in graph.given.items():
-        known = {field: value for field, value in asdict(grid).items() if value is not None}
+        known = {field: value for field, value in asdict(grid).items() if value not in (None, "")}
         lines.append(f"given {_quote(name)}{_attributes(known)}")
     if graph.fast_bytes:
         about = {"bytes": graph.fast_bytes, "rooms": graph.rooms, "least_slow": graph.least_slow or None}

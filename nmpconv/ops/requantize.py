@@ -124,7 +124,7 @@ def _lower_quantize(node: OnnxNode, to: GraphBuilder) -> None:
 
     What is on another grid already becomes a tensor of its own.
     """
-    x, grid = to.value(node.input(0)), _grid(node, to)
+    x, grid = to.value(node.input(0)), replace(_grid(node, to), source=node.input(0))
     to.annotate(x, grid)
     saturates = grid.min == 0 and x not in to.input_shapes
     if saturates or not grid.is_same(to.given(x)):

@@ -31,8 +31,8 @@ from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import recurrent_states, trained_exponents
 from nmpconv.passes.quantize.rounding import with_weights
 from nmpconv.runtime.interpreter import load
-from nmpconv.torch.exponents import TrainableExponents
 from nmpconv.torch.layers import TrainableLayer, begun
+from nmpconv.torch.learned_exponents import TrainableExponents
 from nmpconv.torch.module import TrainableNet, trained_behind
 
 TRAINED = "the weights were trained: what is said of nearness compares with the model that training began with"

@@ -16,8 +16,8 @@ from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops.accumulate import exact_type, weight_shifts
 from nmpconv.ops.op import quant_of
 from nmpconv.ops.window import is_padded
-from nmpconv.torch.exponents import held
 from nmpconv.torch.gradients import pixels, planes
+from nmpconv.torch.learned_exponents import held
 
 ALIKE = 1e-3  # of a channel's largest weight: by how much weights may differ from a module's, times factors
 INSIDE = 0.49  # steps around an integer that a weight may begin at
@@ -120,8 +120,6 @@ class TrainableLayer(nn.Module):
         self.weight, self.bias = (
             nn.Parameter(torch.tensor(x, dtype=torch.float32)) for x in (begin.weight, begin.bias)
         )
-        for name in ("weight_factor", "bias_factor", "downshift", "pad"):
-            self.register_buffer(name, None, persistent=False)
         self.place(node, graph)
 
     def place(self, node: Node, graph: Graph) -> None:
@@ -141,7 +139,7 @@ class TrainableLayer(nn.Module):
         }
         for name, array in kept.items():
             tensor = None if array is None else torch.tensor(array, dtype=torch.float32, device=self.weight.device)
-            setattr(self, name, tensor)
+            self.register_buffer(name, tensor, persistent=False)
 
     def integers(self) -> tuple[Tensor, Tensor]:
         """Weights in torch's order, and the bias."""

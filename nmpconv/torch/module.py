@@ -15,9 +15,9 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED, keeps_batch
 from nmpconv.ops.op import quant_of
 from nmpconv.runtime.ports import Port
-from nmpconv.torch.exponents import TrainableExponents, held
 from nmpconv.torch.gradients import MEANINGS, is_exact, step_of
 from nmpconv.torch.layers import TrainableLayer, graph_order
+from nmpconv.torch.learned_exponents import TrainableExponents, held
 
 
 class _Instead(torch.autograd.Function):

@@ -147,6 +147,90 @@ def test_a_tensor_that_goes_to_a_second_grid_is_rounded_there(
     assert [node.op for node in free.graph.nodes].count("requantize") == 0
 
 
+def forked(one: float, other: float, kind: str, before: str) -> onnx.ModelProto:
+    """A float tensor that goes to two grids, each with a layer behind it. before: the operator that makes it."""
+    rng = np.random.default_rng(4)
+    arrays = {
+        "w": rng.integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),
+        "v": rng.integers(-127, 128, (4, 8, 1, 1)).astype(np.int8),
+        "sw": np.float32(2.0**-8),
+        "sx": np.float32(2.0**-6),
+        "sy": np.float32(2.0**-3),
+        "sa": np.float32(one),
+        "sb": np.float32(other),
+        "z": np.int8(0),
+        "zb": np.array(0, kind),
+    }
+    return build(
+        f"""(float[1,3,12,12] x) => (float[1,4,12,12] y, float[1,4,12,12] u) {{
+            xq = QuantizeLinear(x, sx, z)
+            xd = DequantizeLinear(xq, sx, z)
+            wd = DequantizeLinear(w, sw, z)
+            k = Conv<pads=[1,1,1,1]>(xd, wd)
+            c = {before}(k)
+            aq = QuantizeLinear(c, sa, z)
+            ad = DequantizeLinear(aq, sa, z)
+            bq = QuantizeLinear(c, sb, zb)
+            bd = DequantizeLinear(bq, sb, zb)
+            vd = DequantizeLinear(v, sw, z)
+            e = Conv(ad, vd)
+            eq = QuantizeLinear(e, sy, z)
+            y = DequantizeLinear(eq, sy, z)
+            f = Conv(bd, vd)
+            fq = QuantizeLinear(f, sy, z)
+            u = DequantizeLinear(fq, sy, z)
+        }}""",
+        17,
+        arrays=arrays,
+        name="forked",
+    )
+
+
+@pytest.mark.parametrize("before", ["Identity", "Relu", "Sigmoid"])
+@pytest.mark.parametrize(
+    ("one", "other", "kind"), [(2.0**-8, 2.0**-6, "int8"), (2.0**-5, 2.0**-7, "uint8"), (2.0**-6, 2.0**-6, "uint8")]
+)
+def test_a_float_tensor_on_two_grids_is_rounded_once_to_each(
+    one: float, other: float, kind: str, before: str, tmp_path: Path
+) -> None:
+    """What is left are ties, and biases of what has an origin."""
+    large = 1 if before == "Sigmoid" else 16
+    samples = np.rint(pictures(16) * 64) / 64
+    found = made(forked(one * large, other * large, kind, before), tmp_path, samples).report.against_quantized
+    assert found is not None
+    assert found.equal_own_biases is not None
+    assert found.equal_own_biases > 99
+
+
+def test_an_input_on_two_grids_is_named(tmp_path: Path) -> None:
+    arrays = {
+        "w": np.random.default_rng(4).integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),
+        "sw": np.float32(2.0**-8),
+        "sx": np.float32(2.0**-6),
+        "sy": np.float32(2.0**-3),
+        "z": np.int8(0),
+    }
+    model = build(
+        """(float[1,3,12,12] x) => (float[1,8,12,12] y) {
+            aq = QuantizeLinear(x, sx, z)
+            ad = DequantizeLinear(aq, sx, z)
+            bq = QuantizeLinear(x, sy, z)
+            bd = DequantizeLinear(bq, sy, z)
+            wd = DequantizeLinear(w, sw, z)
+            a = Conv<pads=[1,1,1,1]>(ad, wd)
+            b = Conv<pads=[1,1,1,1]>(bd, wd)
+            c = Add(a, b)
+            cq = QuantizeLinear(c, sy, z)
+            y = DequantizeLinear(cq, sy, z)
+        }""",
+        17,
+        arrays=arrays,
+        name="two",
+    )
+    warnings = made(model, tmp_path, pictures(16)).report.warnings
+    assert [text for text in warnings if "input 'x' to several grids" in text]
+
+
 def test_biases_on_the_outputs_grid_cost_nothing(tmp_path: Path) -> None:
     """Only ties are left: one of 2^10 sums, of which every other one is rounded up by us alone."""
     model, samples = one_layer(np.arange(-4, 4) * 2.0**-4), np.rint(pictures(16) * 64) / 64

@@ -109,6 +109,13 @@ def kept(module: Any, graph: Graph, a: Arguments) -> Graph | Mapping[str, Any]:
     return exponents.run(found.graph, found.stats, bits, Method("max"), found.choices)
 
 
+def moved(module: Any, graph: Graph, a: Arguments) -> Graph:
+    """All free exponents, by as much."""
+    free = [name for group in module.groups(graph) for name in group]
+    result: Graph = module.run(graph, {name: graph[name].quant.exponent + a["move"] for name in free})
+    return result
+
+
 def becomes_integer(after: Graph, _: Arguments) -> None:
     verify(rounding.run(after, rounding.Rounding(gptq=False), Evidence()), "INT", "quantize")
     assert legalize.run(after) == after
@@ -141,6 +148,7 @@ WAYS = {
     ),
     "table_segments": Way("RANGED", "RANGED", lambda module, graph, a: module.run(graph, statistics(graph, a)[0])),
     "legalize": Way("RANGED", "RANGED", holds=becomes_integer),
+    "trained_exponents": Way("RANGED", "RANGED", moved, becomes_integer),
     "drop_channels": Way("INT", "INT"),
     "recurrent_states": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["state"])),
     "bands": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["max_bytes"]), fits),

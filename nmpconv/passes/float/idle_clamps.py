@@ -15,7 +15,7 @@ def run(graph: Graph) -> Graph:
     editor = Editor(graph)
     for node in graph.nodes:
         out = graph[node.outputs[0]]
-        if node.op != "requantize" or out.clamp is None:
+        if node.op != "requantize" or out.clamp is None or graph.regrids(node):
             continue
         low, high = ranges[node.inputs[0]]
         slack = graph.given[out.name].scale if out.name in graph.given else 0.0

@@ -11,6 +11,8 @@
    and a requantize rounds it to the model's grid: biases then lose next to nothing.
 7. Of 8 bits that go to a grid with steps that are 2, 4, ... times as long, many are ties. The model rounds them to
    even: a table of all integers does so, too, and is next to nothing off the identity in float.
+8. A float tensor that goes to several grids is computed on each of them; where its op only moves data, or cannot
+   saturate as the grid does, it has 16 bits, and is rounded to each. An input has one grid, and goes to others from it.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import numpy as np
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.calib.observers import TensorStats
-from nmpconv.ir import Given, Graph, Node, Preprocess
+from nmpconv.ir import Given, Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.lookup import ties_to_even
+from nmpconv.ops.op import Op
 from nmpconv.ops.requantize import requantize
 from nmpconv.ops.traits import Origins
 from nmpconv.passes.quantize import offsets
@@ -50,7 +53,9 @@ class Kept(NamedTuple):
 
 def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], fine_sums: bool) -> Kept:
     """stats, bits: of the activations, as calibration saw them and as they would be chosen. fine_sums: case 6."""
+    graph, forked = _forked(graph)
     plain, copies = _requantized(graph)
+    copies |= forked
     stats = {**stats, **{name: stats[x] for name, x in copies.items()}}
     bits = {**bits, **{name: bits[x] for name, x in copies.items()}}
     known = _known(plain)
@@ -164,6 +169,40 @@ def _requantized(graph: Graph) -> tuple[Graph, dict[str, str]]:
     fresh = [replace(graph[name], name=copy, clamp=None, observed=None) for copy, name in copies.items()]
     made = {copy: given[copy] for copy in copies}
     return replace(graph.with_values(*fresh), nodes=tuple(nodes), given={**graph.given, **made}), copies
+
+
+def _forked(graph: Graph) -> tuple[Graph, dict[str, str]]:
+    """Case 8. Returns the tensors that are new, and whose numbers they have."""
+    made = graph.producers()
+    forks = {node.outputs[0] for node in graph.nodes if node.inputs[0] in made and graph.forks(node)}
+    names: dict[str, str] = {}
+    nodes, fresh = [], []
+    for node in graph.nodes:
+        x, y = node.inputs[0], node.outputs[0]
+        if y in forks and _can_repeat(OPS[made[x].op], graph[y]):
+            node = replace(made[x], name=node.name, outputs=node.outputs)
+            fresh.append(replace(graph[y], clamp=_narrower(graph[x].clamp, graph[y].clamp)))
+        elif y in forks:
+            names[x] = f"{x}.float"
+            node = replace(node, inputs=(names[x],))
+        nodes.append(node)
+    for x, name in names.items():
+        at = nodes.index(made[x])
+        outputs = tuple(name if output == x else output for output in made[x].outputs)
+        nodes[at : at + 1] = [replace(made[x], outputs=outputs), requantize(name, name, x)]
+        fresh += [replace(graph[x], name=name), replace(graph[x], clamp=None)]
+    return replace(graph.with_values(*fresh), nodes=tuple(nodes)), {name: x for x, name in names.items()}
+
+
+def _can_repeat(op: Op, y: Value) -> bool:
+    """Checks whether the op can have this result, on a grid of its own."""
+    return op.grid == "free" and (op.clamps or y.clamp is None)
+
+
+def _narrower(one: tuple[float, float] | None, other: tuple[float, float] | None) -> tuple[float, float] | None:
+    if one is None or other is None:
+        return one or other
+    return max(one[0], other[0]), min(one[1], other[1])
 
 
 def _moved(graph: Graph) -> dict[str, Given]:
