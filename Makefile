@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained bench bench-throughput bench-accuracy bench-mcu bench-mcu-ops bench-memories bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained qat bench bench-throughput bench-accuracy bench-mcu bench-mcu-ops bench-memories bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -204,6 +204,9 @@ models: $(VENV)/installed $(MODELS_VENV)/installed  ## published architectures: 
 
 trained: $(VENV)/installed  ## trained models of wheels on PyPI beside onnxruntime's quantize_static (ARGS=...)
 	PYTHONPATH=bench $(BIN)/python bench/trained.py $(ARGS)
+
+qat: $(VENV)/installed  ## nets that lose by quantization, trained with the file's arithmetic; needs torch (ARGS=...)
+	nice $(BIN)/python bench/qat.py $(ARGS)
 
 BENCH_VENV := build/bench-venv
 
