@@ -202,6 +202,38 @@ def test_a_float_tensor_on_two_grids_is_rounded_once_to_each(
     assert found.equal_own_biases > 99
 
 
+@pytest.mark.parametrize("move", ["Reshape(x, to)", "Transpose<perm=[0,1,3,2]>(x)"])
+def test_the_grid_of_a_moved_input_is_the_inputs(move: str, tmp_path: Path) -> None:
+    """Its steps are a quarter of what the pictures reach; the move itself is left out, or goes elsewhere."""
+    arrays = {
+        "w": np.random.default_rng(4).integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),
+        "to": np.array([1, 3, 12, 12]),
+        "sw": np.float32(2.0**-8),
+        "sx": np.float32(2.0**-2),
+        "sy": np.float32(2.0**-1),
+        "z": np.int8(0),
+    }
+    model = build(
+        f"""(float[1,3,1,144] u) => (float[1,8,12,12] y) {{
+            x = Reshape(u, to)
+            m = {move}
+            mq = QuantizeLinear(m, sx, z)
+            md = DequantizeLinear(mq, sx, z)
+            wd = DequantizeLinear(w, sw, z)
+            c = Conv<pads=[1,1,1,1]>(md, wd)
+            cq = QuantizeLinear(c, sy, z)
+            y = DequantizeLinear(cq, sy, z)
+        }}""",
+        17,
+        arrays=arrays,
+        name="moved",
+    )
+    found = made(model, tmp_path, pictures(16).reshape(16, 3, 1, 144)).report.against_quantized
+    assert found is not None
+    assert found.equal is not None
+    assert found.equal > 98
+
+
 def test_an_input_on_two_grids_is_named(tmp_path: Path) -> None:
     arrays = {
         "w": np.random.default_rng(4).integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),

@@ -77,6 +77,12 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     return Kept(graph, dict(stats), bits, choices)
 
 
+def of_sources(graph: Graph) -> Graph:
+    """The graph as it was imported, with the grids also at tensors that only a move of data stands between and one of
+    them: passes leave out moves, with the names that have the grids."""
+    return replace(graph, given={**_moved(graph), **graph.given})
+
+
 def _with_tables(graph: Graph, known: Mapping[str, Given], narrow: Collection[str]) -> Graph:
     """Case 7. narrow: the tensors of 8 bits."""
     nodes, values = [], []
