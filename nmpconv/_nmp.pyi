@@ -2,7 +2,7 @@
 
 from typing import Any, overload
 
-from numpy import float32, float64, int8, int16, int32, int64, uint8
+from numpy import bool_, float32, float64, int8, int16, int32, int64, uint8
 from numpy.typing import NDArray
 
 THREADS_MAX: int  # of a net
@@ -66,8 +66,16 @@ def moments(rows: NDArray[int8], products: NDArray[int32], totals: NDArray[int32
 def by_channel(rows: NDArray[int8] | NDArray[int16], weights: NDArray[int16], out: NDArray[float64], /) -> None: ...
 def extremes(x: NDArray[float32], found: NDArray[float32], /) -> None: ...
 def bins(x: NDArray[float32], scale: float, counts: NDArray[int64], /) -> int: ...
-def integrals(
-    x: NDArray[float64], steps: NDArray[float64], lo: float, hi: float, saturated: float, found: NDArray[float64], /
+def bin_errors(
+    edges: NDArray[float64],
+    ends: NDArray[bool_],
+    origin: float,
+    steps: NDArray[float64],
+    lo: float,
+    hi: float,
+    saturated: float,
+    found: NDArray[float64],
+    /,
 ) -> None: ...
 def evenly(
     start: NDArray[float64],

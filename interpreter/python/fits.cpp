@@ -51,11 +51,11 @@ WIDE void all_extremes(size_t rows, size_t columns, const float *x, float *low, 
   fits::extremes(rows, columns, x, low, high, sum);
 }
 
-WIDE void all_integrals(size_t count, size_t steps, const double *x, const double *step, const fits::Grid &common,
-                        double *found) {
+WIDE void all_bin_errors(const fits::Bins &bins, double origin, size_t steps, const double *step,
+                         const fits::Grid &common, double *found) {
   for (size_t i = 0; i < steps; i++) {
     const fits::Grid grid = {step[i], step[steps + i], common.lo, common.hi, common.saturated};
-    fits::integral(count, x, grid, found + i * count);
+    fits::bin_errors(bins, origin, grid, found + i * bins.count);
   }
 }
 
@@ -124,11 +124,14 @@ int64_t bins(Array<const float, 1> x, float scale, Array<int64_t, 1> counts) {
   return fits::bins(x.shape(0), x.data(), scale, counts.shape(0) / 2, counts.data());
 }
 
-/* steps: [2, S], themselves and their third powers. */
-void integrals(Array<const double, 1> x, Array<const double, 2> steps, double lo, double hi, double saturated,
-               Array<double, 2> found) {
+/* edges: [3, n], lower, upper, widths. steps: [2, S], themselves and their third powers. */
+void bin_errors(Array<const double, 2> edges, Array<const bool, 1> ends, double origin, Array<const double, 2> steps,
+                double lo, double hi, double saturated, Array<double, 2> found) {
   nb::gil_scoped_release unlocked;
-  all_integrals(x.shape(0), steps.shape(1), x.data(), steps.data(), {0, 0, lo, hi, saturated}, found.data());
+  const size_t count = edges.shape(1);
+  const double *low = edges.data();
+  const fits::Bins bins{count, low, low + count, low + 2 * count, ends.data()};
+  all_bin_errors(bins, origin, steps.shape(1), steps.data(), {0, 0, lo, hi, saturated}, found.data());
 }
 
 void evenly(Array<const double, 1> start, Array<const double, 1> size, Array<const int64_t, 1> many, double origin,
@@ -157,7 +160,7 @@ void add_fits(nb::module_ &m) {
   m.def("by_channel", &by_channel<int16_t>);
   m.def("extremes", &extremes);
   m.def("bins", &bins);
-  m.def("integrals", &integrals);
+  m.def("bin_errors", &bin_errors);
   m.def("evenly", &evenly);
   m.def("round_columns", &round_columns);
 }

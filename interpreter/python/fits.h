@@ -237,14 +237,30 @@ struct Grid {
   double step, cube, lo, hi, saturated;
 };
 
-/* found[i]: the integral from 0 to x[i], see calib/native_sums.py. */
-INTO void integral(size_t count, const double *x, const Grid &grid, double *found) {
+/* Bins [count]: edges and widths, and where the next one does not begin at the end of one. */
+struct Bins {
+  size_t count;
+  const double *low, *high, *width;
+  const bool *ends;
+};
+
+/* The integral from 0 to x, see calib/native_sums.py. */
+INTO double integral(double x, const Grid &grid) {
   const double half = grid.step / 2;
-  for (size_t i = 0; i < count; i++) {
-    const double level = clipped(std::floor(x[i] / grid.step + 0.5), grid.lo, grid.hi);
-    const double left = x[i] - level * grid.step, near = clipped(left, -half, half);
-    const double third = grid.saturated * (left * left * left) - (grid.saturated - 1) * (near * near * near);
-    found[i] = level * grid.cube / 12 + third / 3;
+  const double level = clipped(std::floor(x / grid.step + 0.5), grid.lo, grid.hi);
+  const double left = x - level * grid.step, near = clipped(left, -half, half);
+  const double third = grid.saturated * (left * left * left) - (grid.saturated - 1) * (near * near * near);
+  return level * grid.cube / 12 + third / 3;
+}
+
+/* found[i]: the mean error over bin i less origin. */
+INTO void bin_errors(const Bins &bins, double origin, const Grid &grid, double *found) {
+  for (size_t i = 0; i < bins.count; i++) {
+    found[i] = integral(bins.low[i] - origin, grid);
+  }
+  for (size_t i = 0; i < bins.count; i++) {
+    const double end = bins.ends[i] ? integral(bins.high[i] - origin, grid) : found[i + 1];
+    found[i] = (end - found[i]) / bins.width[i];
   }
 }
 

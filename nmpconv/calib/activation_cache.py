@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from nmpconv.base import fixed_point
+from nmpconv.base.float_rounding import on_grid
 from nmpconv.base.thread_pool import each
 from nmpconv.calib.engine import Engine, FloatEngine, is_small, serialized
 from nmpconv.calib.sampled_rows import Rows, spread
@@ -22,7 +22,6 @@ from nmpconv.ops.requantize import requantize
 ROWS = 4096  # rows kept of a tensor
 ROW_BYTES = 96 << 20  # of all tensors together
 SUMS = 4  # of a stream that may drift
-PART = 2**16  # numbers that stay in the cache while they are rounded
 SMALL = 2**12  # numbers of a tensor that is read whole: nodes that pick its rows would cost more
 PLANES_LAST = [0, 2, 3, 1]
 SHAPE, FLAT, PICKED, ROWS_OF = "/nmpconv/shape", "/nmpconv/flat", "/nmpconv/picked", "nmpconv/rows of "  # of names
@@ -164,11 +163,7 @@ def integers(x: np.ndarray, value: Value) -> np.ndarray:
     """Real numbers on the grid of a quantized value."""
     quant = value.quant
     assert quant is not None
-    flat = np.ascontiguousarray(x).reshape(-1)
-    q = np.empty(flat.shape, quant.dtype)
-    for i in range(0, len(flat), PART):
-        q[i : i + PART] = fixed_point.quantize(flat[i : i + PART], quant.exponent, quant.lo, quant.hi)
-    return q.reshape(np.shape(x))
+    return on_grid(np.asarray(x), quant.exponent, quant.lo, quant.hi, quant.dtype)[0]
 
 
 class _Picking:

@@ -204,7 +204,7 @@ class Rounded:
         squares = [self._squares_after(function, steps, bits, origin) for function in functions]
         squares = squares or [self._squares(steps, bits, origin)]
         found = [errors / power if power else np.where(errors > 0, np.inf, 0.0) for power, errors in squares]
-        return np.asarray(np.mean(found, axis=0))
+        return found[0] if len(found) == 1 else np.asarray(np.mean(found, axis=0))
 
     def _squares_after(
         self, function: Function, steps: np.ndarray, bits: int, origin: float
@@ -231,18 +231,13 @@ class Rounded:
     def _squares(self, steps: np.ndarray, bits: int, origin: float) -> tuple[float, np.ndarray]:
         """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins.
 
-        The error is what `sums.error_integrals` grows by over each bin. Most bins begin where the one before them ends.
+        Most bins begin where the one before them ends.
         """
         bins = self._bins
         limits = INT_MIN[bits], INT_MAX[bits]
-        below = native_sums.error_integrals(bins.low - origin, steps, limits, self._saturated)
-        error = np.empty_like(below)
-        error[:, :-1] = below[:, 1:]
-        error[:, bins.ends] = native_sums.error_integrals(bins.high[bins.ends] - origin, steps, limits, self._saturated)
-        error -= below
-        error /= bins.width
+        error = native_sums.bin_errors(bins.edges, bins.ends, steps, limits, origin, self._saturated)
         exact = np.floor(-origin / steps + 0.5)
-        level = np.clip(exact, *limits)
+        level = np.minimum(np.maximum(exact, limits[0]), limits[1])
         at_zero = np.where(level == exact, 1.0, self._saturated) * (-origin - level * steps) ** 2
         return bins.power, np.maximum(error @ bins.weight + self.stats.histogram.zeros * at_zero, 0.0)
 
@@ -256,16 +251,15 @@ class Rounded:
         width = high - low
         ends = np.ones(len(low), bool)
         ends[:-1] = low[1:] != high[:-1]
-        return _Bins(low, high, width, weight, ends, float(weight @ ((high**3 - low**3) / (3 * width))))
+        power = float(weight @ ((high**3 - low**3) / (3 * width)))
+        return _Bins(np.array([low, high, width]), weight, ends, power)
 
 
 class _Bins(NamedTuple):
-    """Bins of a histogram that are in use [n]. ends: whether the next one does not begin at its end. power: of the
-    values."""
+    """Bins of a histogram that are in use [n]. edges: lower and upper ones, and widths [3, n]. ends: False where the
+    next one begins at its end. power: of the values."""
 
-    low: np.ndarray
-    high: np.ndarray
-    width: np.ndarray
+    edges: np.ndarray
     weight: np.ndarray
     ends: np.ndarray
     power: float

@@ -80,14 +80,23 @@ def binned(x: np.ndarray, scale: float, bins: int) -> tuple[np.ndarray, int]:
     return counts, _nmp.bins(_floats(x).reshape(-1), scale, counts)
 
 
-def error_integrals(x: np.ndarray, steps: np.ndarray, limits: tuple[int, int], saturated: float = 1.0) -> np.ndarray:
-    """[S, n]: the integral of (t - quantized(t))^2 over t from 0 to x [n], for steps [S] and integers within limits.
+def bin_errors(
+    bins: np.ndarray,
+    ends: np.ndarray,
+    steps: np.ndarray,
+    limits: tuple[int, int],
+    origin: float = 0.0,
+    saturated: float = 1.0,
+) -> np.ndarray:
+    """[S, n]: the mean of (t - quantized(t))^2 over t in each bin less origin, for steps [S], integers within limits.
 
-    Every whole step adds step^3 / 12, and what is left at the distance r from its level r^3 / 3; what lies beyond half
-    a step of the outermost levels counts ``saturated`` times.
+    bins: float64 [3, n], lower and upper edges and widths. ends: bool [n], False where the next bin begins at its end.
+    The error is what the integral from 0 grows by over the bin: every whole step adds step^3 / 12, and what is left at
+    the distance r from its level r^3 / 3; what lies beyond half a step of the outermost levels counts ``saturated``
+    times.
     """
-    found = np.empty((len(steps), len(x)))
-    _nmp.integrals(_doubles(x), np.array([steps, steps**3], np.float64), *limits, saturated, found)
+    found = np.empty((len(steps), bins.shape[1]))
+    _nmp.bin_errors(bins, ends, origin, np.array([steps, steps**3]), *limits, saturated, found)
     return found
 
 

@@ -54,7 +54,7 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
     made = [np.empty((samples, *value.shape), value.dtype) for value in outputs]
 
     def run_some(some: range) -> None:
-        interpreter.load(data, threads=1).run_each(feeds, made, some)
+        interpreter.run_samples(data, feeds, made, some)
 
     each(run_some, _parts(samples, samples * work))
     return {

@@ -54,6 +54,19 @@ def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | N
     return Net(source, cpu=cpu, threads=threads)
 
 
+def run_samples(data: bytes, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], part: range) -> None:
+    """Runs a file once on one thread as `Net.run_each` does, without a `Net`: for files that this program wrote.
+
+    inputs, outputs: [N, *shape] in the order of the ports, contiguous arrays of their dtypes. part: of step 1.
+    """
+    model, level = _in_memory(data), _level(None)
+    found, table = _with_customs(lambda custom: _nmp.inspect(model, level, 1, custom))
+    net = _nmp.Net(model, aligned(found["arena_bytes"]), level, 1, table.address if table else 0)
+    net.run_each([byte_rows(x, len(x)) for x in inputs], [byte_rows(y, len(y)) for y in outputs], part.start, part.stop)
+    if table:
+        table.raise_failure()
+
+
 def needs(data: bytes) -> dict[str, int]:
     """The figures of `nmp_info` for a file: of the best CPU level here, or of $NMP_CPU, on one thread."""
     model = _in_memory(data)

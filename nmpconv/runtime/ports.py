@@ -10,15 +10,13 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from nmpconv import _nmp
-from nmpconv.base import fixed_point
+from nmpconv.base.float_rounding import on_grid
 from nmpconv.base.near_names import suggestion
 from nmpconv.errors import InputError
 from nmpconv.file import reader
 from nmpconv.ir import Preprocess, Shifts
 
 BEYOND = 128  # how far from 0 to 255 a pixel may be that an augmentation moved
-NORMAL = 126  # of exponents: 2^e and 2^-e are normal numbers of float32
 TURNS = ((0, 2, 3, 1), (0, 3, 1, 2))  # from channels first to the file's channels last, and back
 
 
@@ -173,17 +171,6 @@ class Port:
                 hint="give uint8 for pixels as they are, floats for (pixel - mean) / std",
             )
         return found
-
-
-def on_grid(x: NDArray[Any], exponent: int, lo: int, hi: int, dtype: str) -> tuple[NDArray[Any], bool]:
-    """`fixed_point.quantize` in ``dtype``, and whether all numbers are finite: NaN becomes any integer. Of float32 in
-    C, in float32, where it is exact for 16 bits."""
-    if x.dtype != np.float32 or np.dtype(dtype).itemsize > 2 or abs(exponent) > NORMAL:
-        with np.errstate(invalid="ignore"):
-            return fixed_point.quantize(x, exponent, lo, hi).astype(dtype), bool(np.isfinite(x).all())
-    integers = np.empty(x.shape, dtype)
-    finite = _nmp.on_grid(np.ascontiguousarray(x).ravel(), 2.0**-exponent, lo, hi, integers.reshape(-1))
-    return integers, finite
 
 
 class Outputs(list[NDArray[Any]]):

@@ -118,14 +118,25 @@ def test_binned(count: int) -> None:
 
 @pytest.mark.parametrize("saturated", [1.0, 4.0])
 @pytest.mark.parametrize("limits", [(-128, 127), (-32768, 32767)])
-def test_error_integrals(limits: tuple[int, int], saturated: float) -> None:
-    x, steps = np.random.default_rng(1).normal(0, 30, 1001), np.array([0.25, 0.1, 1.0])
-    level = np.clip(np.floor(x / steps[:, None] + 0.5), *limits)
-    left = x - level * steps[:, None]
-    near = np.clip(left, -steps[:, None] / 2, steps[:, None] / 2)
-    third = saturated * (left * left * left) - (saturated - 1) * (near * near * near)
-    expected = level * (steps**3)[:, None] / 12 + third / 3
-    assert np.array_equal(native_sums.error_integrals(x, steps, limits, saturated), expected)
+def test_bin_errors(limits: tuple[int, int], saturated: float) -> None:
+    """As numpy has them, bit by bit; some bins lie side by side."""
+    edges, steps = np.sort(np.random.default_rng(1).normal(0, 30, 1001)), np.array([0.25, 0.1, 1.0])
+    low, high = edges[:-1], edges[1:].copy()
+    ends = np.ones(1000, bool)
+    ends[:-1] = np.random.default_rng(2).uniform(size=999) < 0.3
+    high[ends] -= (high - low)[ends] / 3
+
+    def integral(x):
+        level = np.clip(np.floor(x / steps[:, None] + 0.5), *limits)
+        left = x - level * steps[:, None]
+        near = np.clip(left, -steps[:, None] / 2, steps[:, None] / 2)
+        third = saturated * (left * left * left) - (saturated - 1) * (near * near * near)
+        return level * (steps**3)[:, None] / 12 + third / 3
+
+    for origin in (0.0, 3.7):
+        expected = (integral(high - origin) - integral(low - origin)) / (high - low)
+        bins = np.array([low, high, high - low])
+        assert np.array_equal(native_sums.bin_errors(bins, ends, steps, limits, origin, saturated), expected)
 
 
 def test_points_are_spread_evenly() -> None:
@@ -139,12 +150,13 @@ def test_points_are_spread_evenly() -> None:
 
 
 @pytest.mark.parametrize("end", [20.0, -20.0])
-def test_error_integrals_are_integrals(end: float) -> None:
+def test_bin_errors_are_integrals(end: float) -> None:
     """Summed up in small steps; levels end at 7.75 and -8, half of which counts as rounding."""
     t = np.linspace(0, end, 400001)
     exact = np.floor((t[1:] + t[:-1]) / 0.5 + 0.5)
     level = np.clip(exact, -32, 31)
     counts = np.where(level == exact, 1.0, 4.0)
-    expected = np.sum(counts * ((t[1:] + t[:-1]) / 2 - level * 0.25) ** 2) * end / 400000
-    found = native_sums.error_integrals(np.array([end]), np.array([0.25]), (-32, 31), 4.0)
+    expected = np.sum(counts * ((t[1:] + t[:-1]) / 2 - level * 0.25) ** 2) * abs(end) / 400000
+    bins = np.array([[min(end, 0.0)], [max(end, 0.0)], [1.0]])
+    found = native_sums.bin_errors(bins, np.array([True]), np.array([0.25]), (-32, 31), saturated=4.0)
     assert found.item() == pytest.approx(expected, rel=1e-6)

@@ -32,7 +32,7 @@ class Channels:
         for value in graph.activations():
             self._start[value.name] = total
             total += value.shape[-1] if value.shape else 1
-        self._parent = np.arange(total)
+        self._parent = list(range(total))
         frozen: list[int] = []
         for name in (*graph.inputs, *graph.outputs, *kept):
             frozen += self._all(name)
@@ -57,7 +57,7 @@ class Channels:
     def _find(self, i: int) -> int:
         while self._parent[i] != i:
             self._parent[i] = self._parent[self._parent[i]]
-            i = int(self._parent[i])
+            i = self._parent[i]
         return i
 
     def _join(self, a: int, b: int) -> None:
