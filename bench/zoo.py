@@ -41,12 +41,13 @@ from nmpconv.evaluation.accuracy import evaluate
 from nmpconv.ir import Preprocess
 from nmpconv.runtime.interpreter import load
 
-SETTINGS = {
-    "8": ("8", "default"),
-    "strict": ("8", "strict"),
-    "precise": ("8", "precise"),
-    "a16w8": ("a16w8", "default"),
-    "16": ("16", "default"),
+SETTINGS: dict[str, dict[str, Any]] = {
+    "8": {"bits": "8"},
+    "fast": {"bits": "8", "fast": True},
+    "strict": {"bits": "8", "widths": "strict"},
+    "precise": {"bits": "8", "widths": "precise"},
+    "a16w8": {"bits": "a16w8"},
+    "16": {"bits": "16"},
 }
 FIRST = 100  # images that calibrate where the set is not split otherwise
 FRAME, FRAMES = 128, 5  # of the audio clip: floats a frame, frames a sample
@@ -268,10 +269,8 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         data = split(zoo, name, about, Path(folder))
         for setting in settings:
-            bits, widths = SETTINGS[setting]
             options = Options(
-                bits=bits,
-                widths=widths,
+                **SETTINGS[setting],
                 preprocess=data.preprocess,
                 input_shape=shapes(zoo, name, about),
                 limit=max_images,

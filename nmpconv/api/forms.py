@@ -29,7 +29,7 @@ def options(keywords: Keywords) -> Options:
         {name: getattr(keywords, name) for name, flag in FLAGS.items() if flag.panel == PREPROCESSING}
     )
     found["widths"] = _widths(keywords)
-    found["levers"] = keywords.report is not None if keywords.levers is None else keywords.levers
+    found["levers"] = keywords.report is not None and not keywords.fast if keywords.levers is None else keywords.levers
     return Options(**found)
 
 

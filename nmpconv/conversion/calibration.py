@@ -41,6 +41,8 @@ from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
+FIT_LEAST = 16  # the same that are always affordable
+FAST_IMAGES = 8  # most with --fast, and most that it is measured on
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 
 
@@ -155,7 +157,8 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
         options.bias_width,
         options.faithful,
     )
-    images = [feeds[i] for i in spread(len(feeds), _affordable(graph))]
+    most = min(_affordable(graph), FAST_IMAGES if options.fast else FIT_IMAGES)
+    images = [feeds[i] for i in spread(len(feeds), most)]
     method = Method(options.method, options.percentile)
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
@@ -251,4 +254,4 @@ def _statistics(graph: Graph, feeds: Feeds | None, options: Options, progress: P
 
 def _affordable(graph: Graph) -> int:
     """Number of images whose activations fit into FIT_BYTES, at one byte an element."""
-    return max(16, min(FIT_IMAGES, FIT_BYTES // max(1, plan_memory.lower_bound(provisional(graph, {})))))
+    return max(FIT_LEAST, FIT_BYTES // max(1, plan_memory.lower_bound(provisional(graph, {}))))

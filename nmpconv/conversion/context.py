@@ -48,6 +48,17 @@ def _as_given(options: Options) -> Options:
     return replace(options, **changed)
 
 
+def _check_fast(options: Options) -> None:
+    """UsageError where --fast meets what needs several conversions."""
+    for asked, flag in ((options.bits == "auto", "--bits auto"), (bool(options.levers), "--levers")):
+        if options.fast and asked:
+            raise UsageError(
+                f"{flag} needs several conversions, where one is asked for",
+                where="--fast",
+                hint="leave one of them out",
+            )
+
+
 @dataclass(frozen=True)
 class Context:
     """The model, the choices and the services of one conversion; stages change none of them.
@@ -70,6 +81,7 @@ class Context:
         """Raises UsageError for options that contradict each other, and InputError for a wrong recipe file."""
         recipe_file, options = recipes.with_recipe(options)
         options = _as_given(options) if options.faithful else options
+        _check_fast(options)
         search = None
         if options.bits == "auto":
             search = mixed_precision.objective(options.goal, options.budget or (), options.target)

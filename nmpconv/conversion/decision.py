@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from nmpconv.conversion import cheap_promotions, file_contents, mixed_precision, ram_plan
-from nmpconv.conversion.calibration import Calibrated
+from nmpconv.conversion.calibration import FAST_IMAGES, Calibrated
 from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, ValidationSet, widened
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.diagnostics import FEW_IMAGES
@@ -46,22 +46,26 @@ class Decision:
 
 
 def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
-    """Takes the recipe that is best on validation images."""
-    fitter = calibrated.fitter
+    """Takes the recipe that is best on validation images; with --fast the only one."""
+    fitter, fast = calibrated.fitter, context.options.fast
     recipes = _recipes(context.options, len(fitter.images))
-    recipe, prepared, notes, score = choose(fitter, recipes, context.progress, context.trace, context.workers)
+    recipe, prepared, notes, score = choose(
+        fitter, recipes, context.progress, context.trace, context.workers, measured=not fast
+    )
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     fitter = fitter if recipe.zero_points else fitter.without_zero_points()
     return Decision(fitter, recipe, prepared, score, notes, _third(calibrated))
 
 
 def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: Decision) -> Decision:
-    """Gives 16 bits to tensors where they cost next to nothing; unless widths are strict, or budgets are given."""
+    """Gives 16 bits to tensors where they cost next to nothing; unless widths are strict, budgets are given, or one
+    conversion is to be enough."""
     options, images = context.options, calibrated.fitter.images
     if (
         options.bits != "8"
         or options.widths == "strict"
         or options.faithful
+        or options.fast
         or options.budget
         or len(images) < HELD_OUT
     ):
@@ -113,7 +117,7 @@ def held_out(context: Context, calibrated: Calibrated) -> ValidationSet:
     feeds, images = calibrated.feeds, calibrated.fitter.images
     if len(images) < HELD_OUT:
         raise UsageError(f"--bits auto needs images to measure on: at least {HELD_OUT}, about 100 and more are right")
-    held = unfitted(calibrated)
+    held = unfitted(context, calibrated)
     measured: Sequence[Mapping[str, np.ndarray]]
     fitted: Sequence[Mapping[str, np.ndarray]]
     if held:
@@ -128,11 +132,13 @@ def held_out(context: Context, calibrated: Calibrated) -> ValidationSet:
     )
 
 
-def unfitted(calibrated: Calibrated) -> tuple[int, ...]:
-    """Samples that biases and rounding are not fitted on, at most HELD_MOST; () where they are few."""
+def unfitted(context: Context, calibrated: Calibrated) -> tuple[int, ...]:
+    """Samples that biases and rounding are not fitted on, at most HELD_MOST, or FAST_IMAGES with --fast; () where they
+    are few."""
     used = set(spread(len(calibrated.feeds), len(calibrated.fitter.images)))
     others = [i for i in range(len(calibrated.feeds)) if i not in used]
-    return tuple(others[i] for i in spread(len(others), HELD_MOST)) if len(others) >= FEW_IMAGES else ()
+    most = FAST_IMAGES if context.options.fast else HELD_MOST
+    return tuple(others[i] for i in spread(len(others), most)) if len(others) >= FEW_IMAGES else ()
 
 
 def _third(calibrated: Calibrated) -> tuple[int, ...]:
@@ -158,7 +164,8 @@ def one_step(graph: Graph, options: Options, trace: Trace) -> Graph:
 
 
 def _recipes(options: Options, images: int) -> list[Recipe]:
-    """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak.
+    """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak. With
+    --fast there is one, of scalar equalization and nearest rounding where nothing else is asked for.
 
     UsageError for options that need images where there are none.
     """
@@ -166,11 +173,13 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
         if not images and getattr(options, name) == asked:
             raise UsageError(f"{name} {asked} needs images, ranges are not enough", hint="give --data SOURCE, too")
     modes = ["scalar", "vector"] if options.bits == "16" else ["none", "scalar", "vector"]
+    roundings = [False] if options.bits == "16" else [False, True]
+    if options.fast:
+        modes, roundings = ["scalar"], [False]
     if options.equalize != "auto":
         modes = [options.equalize]
-    roundings = {"auto": [False] if options.bits == "16" else [False, True], "nearest": [False], "gptq": [True]}[
-        options.rounding
-    ]
+    if options.rounding != "auto":
+        roundings = [options.rounding == "gptq"]
     if not images:
         modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
     return [Recipe(mode, gptq) for mode in modes for gptq in roundings]

@@ -120,6 +120,18 @@ class Options:
     widths: Widths = field(
         default="default", metadata=as_flag("", spelling="", recorded="widths", recipe=True, command=False)
     )
+    fast: bool = field(
+        default=False,
+        metadata=as_flag(
+            QUANTIZATION,
+            "Try one recipe instead of comparing several, with biases fitted on 8 samples and no int16 by measurement: "
+            "a fraction of the time, for some accuracy.",
+            recorded="fast",
+            recorded_default=False,
+            recipe=True,
+            stored=lambda on: True if on else None,
+        ),
+    )
     recipe: Path | None = field(
         default=None,
         metadata=as_flag(

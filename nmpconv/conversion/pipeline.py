@@ -132,7 +132,7 @@ def place(context: Context, whole: Graph) -> Quantized:
 def describe(context: Context, calibrated: Calibrated, decision: Decision, quantized: Quantized) -> Report:
     """Measures the quantized graph, and reports the decision, warnings and levers."""
     options, fitter, check = context.options, calibrated.fitter, calibrated.check()
-    report = measure(decision.prepared, quantized.whole, fitter.images)
+    report = measure(decision.prepared, quantized.whole, fitter.images, outputs_alone=options.fast)
     score, quality = verdict_samples.validate(context, calibrated, decision, quantized.whole)
     quality = quality if score else verdict_samples.of_fitted(report, calibrated.unit, len(fitter.images))
     report = report.of_file(quantized.slim, quantized.step, quantized.planned)
@@ -154,7 +154,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         *diagnostics.quality(
             str(options.bits),
             options.widths,
-            len(fitter.images),
+            len(calibrated.feeds if options.fast else fitter.images),
             score,
             report.sqnr_by_head,
             calibrated.unit,

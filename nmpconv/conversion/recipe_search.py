@@ -43,21 +43,27 @@ def ranked(scores: Mapping[Recipe, Score], balanced: float = 0.0) -> list[Recipe
 
 
 def choose(
-    fitter: Fitter, recipes: Sequence[Recipe], progress: Progress, trace: Trace, workers: Workers | None = None
+    fitter: Fitter,
+    recipes: Sequence[Recipe],
+    progress: Progress,
+    trace: Trace,
+    workers: Workers | None = None,
+    *,
+    measured: bool = True,
 ) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None]:
     """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
 
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
     where none of the recipes keeps it, the plainer ones follow. With 16 bits throughout, vector equalization is to be
     better by BALANCED_16_DB, and nearest rounding always by NEAREST_DB; see `ranked`. The best one is tried without
-    zero points, too. workers: what recipes are fitted by.
+    zero points, too. workers: what recipes are fitted by. measured: False for the first, and None, at once.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
     trials = _RecipeSearch(fitter, progress, workers)
     for tier in (recipes, *_plainer(recipes)):
         order, scores = list(tier), dict[Recipe, Score]()
-        if len(fitter.images) >= HELD_OUT:
+        if measured and len(fitter.images) >= HELD_OUT:
             scores = trials.scores(tier)
             order = ranked(scores, balanced)
         if len(tier) > 1 and order and scores:

@@ -242,15 +242,18 @@ class Report(Summarized):
         return _finite({"verdict": self.verdict.to_json(), **named})
 
 
-def measure(prepared: Prepared, planned: Graph, images: Feeds) -> Report:
+def measure(prepared: Prepared, planned: Graph, images: Feeds, *, outputs_alone: bool = False) -> Report:
     """The report of a planned graph, measured on the first images that it was fitted to (none: without measurements).
 
-    What others get is `Report.held_out`.
+    What others get is `Report.held_out`. outputs_alone: neither layers nor where the noise comes from.
     """
     report = Report.of(planned)
     if not len(images):
         return report
     names, some = heads(prepared.ranged), images[:REPORT_IMAGES]
+    if outputs_alone:
+        wanted, got = calibration.outputs(prepared.ranged, some, names), integer_outputs(planned, some, names)
+        return replace(report, sqnr_by_head={name: sqnr_db(wanted[name], got[name]) for name in names})
     large = sum(value.size for value in planned.values.values() if value.is_const) >= LARGE
     tasks: list[Callable[[], Any]] = [
         partial(_of_heads, prepared, planned, names, images),

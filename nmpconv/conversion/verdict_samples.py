@@ -42,11 +42,11 @@ class Validated(NamedTuple):
 def validate(context: Context, calibrated: Calibrated, decision: Decision, whole: Graph) -> Validated:
     """Measures the integer graph that was decided. Raises UsageError, InputError for boxes that do not fit."""
     boxes = _boxes(context, calibrated)  # before any work
-    if len(calibrated.fitter.images) < HELD_OUT or decision.score is None:
-        return Validated(decision.score, Quality(why="no samples that nothing was fitted to"))
     score, indices, metric = decision.score, decision.scored, None
-    apart = decisions.unfitted(calibrated)
-    if apart or context.options.decoder or not score.each_db:
+    apart = decisions.unfitted(context, calibrated)
+    if len(calibrated.fitter.images) < HELD_OUT or (score is None and not apart):
+        return Validated(score, Quality(why="no samples that nothing was fitted to"))
+    if score is None or apart or context.options.decoder or not score.each_db:
         trial = decisions.held_out(context, calibrated)
         if context.options.decoder is not None:
             begin = partial(open_measure, AP, context.options.decoder, calibrated.size)

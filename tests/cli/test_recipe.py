@@ -28,6 +28,7 @@ def lines(text: str) -> list[str]:
         ("--method", "percentile", "--percentile", "99.9", "--keep-channels", "--max-ram", "4000"),
         ("--method", "mse4"),
         ("--limit", "3"),
+        ("--fast",),
     ],
 )
 def test_the_same_bytes_again(cli, flags: tuple[str, ...]) -> None:

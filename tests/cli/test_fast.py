@@ -1,0 +1,110 @@
+"""convert --fast: one conversion where others compare several, measured on samples that it was not fitted to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx_text
+import pytest
+
+import nmpconv
+from nmpconv.errors import ExitCode
+from nmpconv.file.reader import read
+from nmpconv.passes.quantize import rounding
+
+MODEL = """(float[1,3,16,16] x) => (float[1,5] y) <float[16,3,3,3] w1, float[16,16,3,3] w2, float[8,16,1,1] w3,
+float[32,5] w4> {
+  a = Conv <pads = [1,1,1,1]> (x, w1)  b = Relu(a)
+  c = Conv <pads = [1,1,1,1]> (b, w2)  d = Relu(c)
+  means = AveragePool <kernel_shape = [8,8], strides = [8,8]> (d)
+  e = Conv(means, w3)  small = Relu(e)
+  f = Flatten(small)  y = MatMul(f, w4)
+}"""
+CONVERT = ("convert", "means.onnx", "--data", "x.npy")
+SAMPLES = 40
+
+
+@pytest.fixture
+def fits(cli, monkeypatch: pytest.MonkeyPatch):
+    """fits(*flags): numbers of samples that each fit of a conversion saw, and what ran."""
+    onnx_text.build(MODEL, 13, "means.onnx")
+    np.save("x.npy", np.random.default_rng(0).normal(size=(SAMPLES, 3, 16, 16)).astype(np.float32))
+    plain = rounding.run
+
+    def run(*flags: str):
+        seen = []
+
+        def counted(graph, how, evidence, *others):
+            seen.append(len(evidence.inputs["x"]))
+            return plain(graph, how, evidence, *others)
+
+        monkeypatch.setattr(rounding, "run", counted)
+        return seen, cli(*CONVERT, *flags)
+
+    return run
+
+
+def config() -> dict[str, object]:
+    return json.loads(read(Path("means.nmp")).metadata["config"])
+
+
+def test_it_fits_once(fits) -> None:
+    many, ran = fits("--rounding", "nearest", "--json")
+    assert len(many) > 4
+    assert "fast" not in config()
+    slow = ran.json
+    few, ran = fits("--fast", "--json")
+    assert few == [8]
+    assert config()["fast"] is True
+    found = ran.json
+    assert found["recipe"] == "equalize scalar, nearest rounding"
+    assert not any("on held-out images" in note for note in found["notes"])
+    assert found["held_out"]["images"] == 8
+    assert not any("are few" in warning for warning in found["warnings"])
+    assert 30 < found["held_out"]["db"] < slow["held_out"]["db"]
+
+
+def test_statistics_are_of_all_samples(fits) -> None:
+    fits("--fast", "--save-profile", "fast.txt")
+    fits("--strict", "--equalize", "none", "--rounding", "nearest", "--save-profile", "slow.txt")
+    assert Path("fast.txt").read_text() == Path("slow.txt").read_text()
+
+
+def test_the_report_has_the_command_and_no_levers(fits) -> None:
+    few, ran = fits("--fast", "--report", "r.html")
+    assert (ran.code, few) == (0, [8])
+    assert "nmpconv convert means.onnx --data x.npy --fast" in Path("r.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "recipe"),
+    [
+        (("--rounding", "gptq"), "equalize scalar, gptq rounding"),
+        (("--equalize", "none"), "equalize none, nearest rounding"),
+        (("--bits", "16"), "equalize scalar, nearest rounding"),
+        (("--precise",), "equalize scalar, nearest rounding"),
+        (("--strict", "--no-zero-points"), "equalize scalar, nearest rounding, no zero points"),
+    ],
+)
+def test_what_is_said_otherwise_holds(fits, flags: tuple[str, ...], recipe: str) -> None:
+    few, ran = fits("--fast", "--json", *flags)
+    assert (few, ran.json["recipe"]) == ([8], recipe)
+
+
+@pytest.mark.parametrize("flag", ["--bits auto", "--levers"])
+def test_what_needs_several_conversions_is_refused(cli, flag: str) -> None:
+    ran = cli("convert", "model.onnx", "--data", "images", "--fast", *flag.split())
+    assert (ran.code, ran.left) == (ExitCode.USAGE, [])
+    assert f"--fast: {flag} needs several conversions, where one is asked for" in ran.err
+
+
+def test_a_few_samples(fits) -> None:
+    few, ran = fits("--fast", "--limit", "3")
+    assert (ran.code, few) == (0, [3])
+
+
+def test_from_python(fits) -> None:
+    fits("--fast")
+    assert nmpconv.convert("means.onnx", "x.npy", fast=True).data == Path("means.nmp").read_bytes()
