@@ -219,7 +219,7 @@ $(BENCH_VENV)/installed: bench/requirements.txt
 	  done
 	@touch $@
 
-bench: $(VENV)/installed $(BENCH_VENV)/installed  ## times of other engines and ours, on the models of NMP_ZOO (ARGS=...)
+bench: $(VENV)/installed $(BENCH_VENV)/installed $(MODELS_VENV)/installed  ## times of other engines and ours, on the models of NMP_ZOO (ARGS=...)
 	PYTHONPATH=bench $(BIN)/python -m peers --peers-python $(BENCH_VENV)/bin/python $(ARGS)
 
 bench-throughput: $(VENV)/installed  ## images a second of batches, ours and ONNX Runtime's, on all cores, on the models of NMP_ZOO (ARGS=...)

@@ -1,9 +1,9 @@
 """Builds published architectures with seeded weights and exports them to ONNX; runs where PyTorch is installed.
 
-For each line "EXPORTER NAME" on stdin it writes NAME_EXPORTER.onnx and, once a name, NAME.calib.npy and NAME.test.npy
-(float32 samples [16, ...]) into the folder, and prints one JSON object: {"seconds": float, "error": str or null}.
-Nothing is downloaded. EXPORTER: "old" traces the model (torch.onnx.export(dynamo=False); for ultralytics its own
-export), "new" goes by torch.export.
+Arguments: the folder, GiB of memory, and maybe a list instead of models.txt. For each line "EXPORTER NAME" on stdin it
+writes NAME_EXPORTER.onnx and, once a name, NAME.calib.npy and NAME.test.npy (float32 samples [16, ...]) into the
+folder, and prints one JSON object: {"seconds": float, "error": str or null}. Nothing is downloaded. EXPORTER: "old"
+traces the model (torch.onnx.export(dynamo=False); for ultralytics its own export), "new" goes by torch.export.
 """
 
 from __future__ import annotations
@@ -179,6 +179,7 @@ def answer(rows: Mapping[str, Row], folder: Path, answers: TextIO) -> None:
 
 def main() -> None:
     folder, gib = Path(sys.argv[1]).resolve(), float(sys.argv[2])
+    lists = [Path(name).resolve() for name in sys.argv[3:]]
     resource.setrlimit(resource.RLIMIT_DATA, (int(gib * GIB),) * 2)
     warnings.filterwarnings("ignore")
     answers = os.fdopen(os.dup(1), "w")
@@ -186,7 +187,7 @@ def main() -> None:
     imports()
     with tempfile.TemporaryDirectory() as scratch:
         os.chdir(scratch)  # where packages leave files
-        answer({row.name: row for row in read()}, folder, answers)
+        answer({row.name: row for row in read(*lists)}, folder, answers)
 
 
 if __name__ == "__main__":

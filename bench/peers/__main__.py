@@ -25,7 +25,7 @@ from typing import IO, Any
 from peers import models, table
 from peers.engines import ours
 from peers.job import MODULES, Job
-from peers.rounds import DEFAULT, OURS, Footprint, Row, correlation, interleave
+from peers.rounds import DEFAULT, OURS, Footprint, Row, calmest, correlation, interleave
 
 BENCH = Path(__file__).resolve().parents[1]
 RUNS = (("int8", 1), ("int8", 2), ("int16", 1))  # bits and threads
@@ -53,9 +53,10 @@ class Worker:
         if "error" in self.about:
             raise Failed(str(self.about["error"]))
 
-    def batch(self, calls: int) -> float:
+    def batch(self, calls: int) -> tuple[float, float]:
         self._send(str(calls))
-        return float(self._receive())
+        wall, cpu = self._receive()
+        return float(wall), float(cpu)
 
     def stop(self) -> None:
         assert self.process.stdin is not None
@@ -120,7 +121,7 @@ class Bench:
                     workers[name] = worker
                     self.versions[name] = str(worker.about["version"])
             batches = {name: worker.batch for name, worker in workers.items()}
-            times = interleave(batches, self.args.rounds, self.args.seconds, lambda: time.sleep(REST))
+            times = calmest(lambda: interleave(batches, self.args.rounds, self.args.seconds, lambda: time.sleep(REST)))
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         return Row(model.name, bits, threads, model.macs, times, missing, found, kernels)
 
@@ -157,7 +158,13 @@ class Bench:
         elif name != OURS and bits == "int16":
             bits = "float32"
         folder = model.path.parent / name
-        return Job(name, str(model.path), str(model.samples), str(folder), bits, threads)
+        return Job(name, str(model.path), str(model.samples), str(folder), bits, threads, model.seeded)
+
+    def kinds(self, model: models.Model) -> list[tuple[str, float, int]]:
+        """Times of our kinds of ops, of a row that was measured."""
+        job = self._job(model, OURS, "int8", 1)
+        assert job is not None
+        return ours.kinds(job)
 
     def _python(self, name: str) -> str:
         return sys.executable if name in (OURS, DEFAULT) else str(self.args.peers_python)
@@ -218,6 +225,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--zoo", type=Path, default=os.environ.get("NMP_ZOO"), help="the folder with zoo.json")
     parser.add_argument("--folder", type=Path, default=root / "build" / "bench", help="what is prepared, and results")
     parser.add_argument("--peers-python", type=Path, default=root / "build" / "bench-venv" / "bin" / "python")
+    parser.add_argument("--models-python", type=Path, default=root / "build" / "models-venv" / "bin" / "python")
     parser.add_argument("--only", nargs="+", default=models.NAMES, choices=models.NAMES, metavar="MODEL")
     parser.add_argument("--engines", nargs="+", default=list(MODULES), choices=list(MODULES), metavar="ENGINE")
     parser.add_argument("--rows", nargs="+", default=[f"{b}/{t}" for b, t in RUNS], help="such as int8/2: bits/threads")
@@ -233,31 +241,40 @@ def main() -> int:
     peak = _peak(args.folder)
     with (args.folder / "log.txt").open("w") as log:
         bench, rows, footprints = Bench(args, log), [], []
+        kinds: dict[str, list[tuple[str, float, int]]] = {}
         for name in args.only:
             folder = args.folder / name.replace(" ", "-").lower()
             if name in models.ZOO and (args.zoo is None or not (args.zoo / "zoo.json").is_file()):
                 print(f"{name} is left out: no zoo.json in {args.zoo}; set NMP_ZOO", file=sys.stderr)
                 continue
-            model = models.prepare(name, args.zoo, folder)
+            try:
+                model = models.prepare(name, args.zoo, folder, str(args.models_python))
+            except models.NotExported as error:
+                print(f"{name} is left out: {error}", file=sys.stderr)
+                continue
             for bits, threads in (row.split("/") for row in args.rows):
                 rows.append(bench.row(model, bits, int(threads)))
                 print(_line(rows[-1]), flush=True)
                 if (bits, threads) == ("int8", "1"):
                     footprints.append(bench.footprint(rows[-1], model))
-    return _report(args, rows, footprints, bench.versions, peak)
+                    if OURS in rows[-1].times:
+                        kinds[name] = bench.kinds(model)
+    return _report(args, rows, footprints, kinds, bench.versions, peak)
 
 
 def _line(row: Row) -> str:
     times = "  ".join(f"{name} {times.best * 1e3:.4g}/{times.median * 1e3:.4g}" for name, times in row.times.items())
     lost = "".join(f"\n  {name} is left out: {why}" for name, why in row.missing.items())
     ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-    return f"{row.model} {row.bits} {row.threads}t  x{ratio}  best/median ms: {times}{lost}"
+    disturbed = f"  disturbed: {', '.join(row.disturbed)}" if row.disturbed else ""
+    return f"{row.model} {row.bits} {row.threads}t  x{ratio}  best/median ms: {times}{disturbed}{lost}"
 
 
 def _report(
     args: argparse.Namespace,
     rows: list[Row],
     footprints: list[Footprint],
+    kinds: Mapping[str, Sequence[tuple[str, float, int]]],
     versions: Mapping[str, str],
     peak: float | None,
 ) -> int:
@@ -268,6 +285,7 @@ def _report(
         "versions": dict(versions),
         "rounds": args.rounds,
         "loading": {found.model: found.engines for found in footprints},
+        "kinds": dict(kinds),
         "empty_run_seconds": ours.empty_run(),
     }
     known = ", ".join(f"{table.TITLES[name]} {version}" for name, version in versions.items() if name != DEFAULT)
@@ -275,7 +293,8 @@ def _report(
     caption = f"{about['date']}, {about['cpu']}; {peaks}; {args.rounds} interleaved rounds. {known}."
     empty = f"- A graph of one Reshape takes ours {about['empty_run_seconds'] * 1e6:.2f} us, Python's call included."
     notes = [*(f"- {note}." for note in table.notes(rows)), empty, ""]
-    text = "\n".join([caption, "", table.markdown(rows, peak), table.loading(footprints), *notes])
+    tables = table.markdown(rows, peak), table.loading(footprints), table.kinds(kinds)
+    text = "\n".join([caption, "", *tables, *notes])
     print("\n" + text)
     (args.folder / "results.md").write_text(text)
     (args.folder / "chart.svg").write_text(table.svg(rows, f"Speed, best peer = 1. {about['date']}, {about['cpu']}"))

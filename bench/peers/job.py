@@ -21,7 +21,8 @@ class Unavailable(Exception):
 class Job:
     """model: ONNX, batch 1. samples: a .npy of float inputs, stacked. folder: the engine's own, for what it prepares.
 
-    bits: "float32", "int8", "int16" or "default" (int8 where the converter does not choose int16).
+    bits: "float32", "int8", "int16" or "default" (int8 where the converter does not choose int16). seeded: the weights
+    are no trained ones, so no channel is to be left out that nothing depends on.
     """
 
     engine: str
@@ -30,6 +31,7 @@ class Job:
     folder: str
     bits: str
     threads: int
+    seeded: bool = False
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

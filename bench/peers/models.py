@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from nmpconv.data.samples import open_samples
 OPSET = 13  # the first with scales per channel, which the peers want
 SAMPLES = 16  # that calibrate, and whose outputs are compared
 
-ZOO = {
+CLASSIFIERS = {
     "MLPerf Tiny AD": "mlperf_ad_autoencoder",
     "MLPerf Tiny KWS": "mlperf_kws_dscnn",
     "MLPerf Tiny VWW": "mlperf_vww_mobilenet025_nchw",
@@ -27,32 +27,71 @@ ZOO = {
     "MobileNetV2": "mobilenetv2_100_224_ptqdeq",
     "SqueezeNet 1.1": "squeezenet1.1_227",
 }
+ZOO = CLASSIFIERS | {
+    "DeepLab": "deeplabv3_mnv2_dm05_513_qatdeq",
+    "YOLOX-nano": "yolox_nano_416",
+    "YuNet": "yunet_n_320",
+    "FastestDet": "fastestdet_352",
+}
 RESNET = "ResNet-50"
-NAMES = [*ZOO, RESNET]
+EXPORTED = {
+    "DeiT-tiny": "timm.deit_tiny_patch16_224",
+    "ConvNeXt-atto": "timm.convnext_atto",
+    "EfficientViT-B0": "timm.efficientvit_b0",
+    "MobileViT-XXS": "timm.mobilevit_xxs",
+    "EfficientNet-lite0": "timm.efficientnet_lite0",
+    "MobileNetV3": "timm.mobilenetv3_large_100",
+    "ResNet-18": "timm.resnet18",
+    "YOLO11n": "ultralytics.yolo11n",
+}
+LIST = Path(__file__).with_name("exported.txt")
+EXPORT_GIB = 8  # of memory, for the packages that export
+NAMES = [*ZOO, RESNET, *EXPORTED]
 
 
 @dataclass(frozen=True)
 class Model:
-    """path: ONNX, batch 1. samples: a .npy of float inputs, stacked. macs: of one inference."""
+    """path: ONNX, batch 1. samples: a .npy of float inputs, stacked. macs: of one inference. seeded: its weights are
+    no trained ones."""
 
     name: str
     path: Path
     samples: Path
     macs: int
+    seeded: bool = False
 
 
-def prepare(name: str, zoo_folder: Path, folder: Path) -> Model:
-    """Writes model and samples into the folder."""
+class NotExported(Exception):
+    """Reason why a package's model is not there."""
+
+
+def prepare(name: str, zoo_folder: Path, folder: Path, models_python: str = "") -> Model:
+    """Writes model and samples into the folder. models_python: what has PyTorch and the packages of models. Raises
+    NotExported."""
     folder.mkdir(parents=True, exist_ok=True)
     path, samples = folder / "model.onnx", folder / "samples.npy"
     if not samples.exists():
-        write: Callable[[], tuple[onnx.ModelProto, np.ndarray]] = (
-            resnet50 if name == RESNET else lambda: _of_zoo(ZOO[name], zoo_folder)
-        )
-        model, inputs = write()
+        if name in EXPORTED:
+            model, inputs = _of_package(EXPORTED[name], folder, models_python)
+        else:
+            model, inputs = resnet50() if name == RESNET else _of_zoo(ZOO[name], zoo_folder)
         onnx.save(model, path)
         np.save(samples, inputs)
-    return Model(name, path, samples, plan(path, Options()).report.macs)
+    return Model(name, path, samples, plan(path, Options()).report.macs, name not in ZOO)
+
+
+def _of_package(name: str, folder: Path, python: str) -> tuple[onnx.ModelProto, np.ndarray]:
+    """Exports an architecture of EXPORTED with seeded weights, as `make models` does."""
+    program = Path(__file__).resolve().parents[1] / "models_export.py"
+    command = [python, str(program), str(folder), str(EXPORT_GIB), str(LIST)]
+    try:
+        done = subprocess.run(command, input=f"old {name}\n", capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise NotExported(f"{python} cannot be started ({error.strerror}): was its environment installed?") from error
+    said = json.loads(done.stdout) if done.stdout else {"error": (done.stderr.strip().splitlines() or ["nothing"])[-1]}
+    if said["error"]:
+        raise NotExported(f"its export failed: {said['error']}")
+    return onnx.load(folder / f"{name}_old.onnx"), np.load(folder / f"{name}.calib.npy")[:, None]
 
 
 def _of_zoo(name: str, folder: Path) -> tuple[onnx.ModelProto, np.ndarray]:

@@ -9,18 +9,32 @@ from dataclasses import dataclass
 
 OURS, DEFAULT = "nmpconv", "nmpconv-default"  # all int8 (or int16); widths as the converter chooses them
 
-Batch = Callable[[int], float]  # runs so many inferences; the seconds of all
+Batch = Callable[[int], tuple[float, float]]  # runs so many inferences; the seconds of all, and those of CPUs
+
+SPREAD_MOST = 0.15  # of a row that nothing disturbed; see `Times.spread`
+AGAIN = 2  # times that a disturbed row is measured once more
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of one inference, one value a round: the mean of the round's calls."""
+    """Seconds of one inference, one value a round: the mean of the round's calls. cpu: those of all threads' CPUs."""
 
     seconds: tuple[float, ...]
+    cpu: tuple[float, ...]
 
     @property
     def best(self) -> float:
         return min(self.seconds)
+
+    @property
+    def best_cpu(self) -> float:
+        """CPU seconds of the best round."""
+        return self.cpu[self.seconds.index(self.best)]
+
+    @property
+    def spread(self) -> float:
+        """The part by which the median is above the best round."""
+        return self.median / self.best - 1
 
     @property
     def median(self) -> float:
@@ -39,6 +53,11 @@ class Row:
     missing: Mapping[str, str]
     correlation: Mapping[str, float]  # of the outputs with float32's
     kernels: Mapping[str, tuple[int, int]]  # layers with weights that run on int8 kernels, and all of them
+
+    @property
+    def disturbed(self) -> list[str]:
+        """Engines whose rounds lie farther apart than those of a machine with nothing else to do."""
+        return [name for name, times in self.times.items() if times.spread > SPREAD_MOST]
 
     @property
     def best_peer(self) -> str | None:
@@ -79,14 +98,30 @@ def interleave(
     for name, batch in engines.items():
         rest()
         batch(1)
-        calls[name] = calls_for(min(batch(1) for _ in range(3)), seconds_a_round)
+        calls[name] = calls_for(min(batch(1)[0] for _ in range(3)), seconds_a_round)
         batch(calls[name])
-    found: dict[str, list[float]] = {name: [] for name in engines}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
     for _ in range(rounds):
         for name, batch in engines.items():
             rest()
-            found[name].append(batch(calls[name]) / calls[name])
-    return {name: Times(tuple(seconds)) for name, seconds in found.items()}
+            wall, cpu = batch(calls[name])
+            found[name].append((wall / calls[name], cpu / calls[name]))
+    return {name: Times(*zip(*pairs, strict=True)) for name, pairs in found.items()}
+
+
+def calmest(measure: Callable[[], dict[str, Times]]) -> dict[str, Times]:
+    """Times of all engines, measured up to AGAIN times more where a spread is beyond SPREAD_MOST: those with the least
+    one."""
+
+    def spread(times: Mapping[str, Times]) -> float:
+        return max((one.spread for one in times.values()), default=0.0)
+
+    found = measure()
+    for _ in range(AGAIN):
+        if spread(found) <= SPREAD_MOST:
+            break
+        found = min(found, measure(), key=spread)
+    return found
 
 
 def geometric_mean(ratios: Iterable[float | None]) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from html import escape
 from typing import Any
 
-from peers.rounds import DEFAULT, OURS, Footprint, Row, geometric_mean
+from peers.rounds import DEFAULT, OURS, SPREAD_MOST, Footprint, Row, geometric_mean
 
 TITLES = {
     OURS: "nmpconv",
@@ -41,11 +41,12 @@ def markdown(rows: Sequence[Row], peak: float | None) -> str:
 def _section(bits: str, threads: int, rows: Sequence[Row], peak: float | None) -> Iterator[str]:
     names = [name for name in TITLES if any(name in row.times or name in row.missing for row in rows)]
     header = ["model", *(TITLES[name] for name in names), "best peer / nmpconv", "GMAC/s", "% of VNNI peak"]
-    yield f"### {heading(bits, threads)}: ms, best round\n"
+    yield f"### {heading(bits, threads)}: ms, best round (CPU ms of it)\n"
     yield _line(header)
     yield _line(["---"] + ["---:"] * (len(header) - 1))
     for row in rows:
-        yield _line([row.model, *(_time(row, name) for name in names), _ratio(row.ratio), *_rates(row, peak)])
+        model = f"{row.model} (disturbed)" if row.disturbed else row.model
+        yield _line([model, *(_time(row, name) for name in names), _ratio(row.ratio), *_rates(row, peak)])
     mean = _ratio(geometric_mean(row.ratio for row in rows))
     yield _line(["geometric mean", *[""] * len(names), mean, "", ""])
     yield ""
@@ -81,8 +82,9 @@ def _time(row: Row, name: str) -> str:
     """The best peer's is bold."""
     if name not in row.times:
         return "-"
-    text = _digits(row.times[name].best * 1e3)
-    return f"**{text}**" if name == row.best_peer else text
+    times = row.times[name]
+    text = _digits(times.best * 1e3)
+    return f"{f'**{text}**' if name == row.best_peer else text} ({_digits(times.best_cpu * 1e3)})"
 
 
 def _digits(value: float) -> str:
@@ -111,7 +113,30 @@ def notes(rows: Sequence[Row]) -> list[str]:
     return [
         f"{TITLES[name]} is left out{'' if len(places) == len(rows) else ' of ' + ', '.join(places)}: {why}"
         for (name, why), places in found.items()
-    ] + _partly(rows)
+    ] + [*_disturbed(rows), *_partly(rows)]
+
+
+def _disturbed(rows: Sequence[Row]) -> Iterator[str]:
+    """Rows that were disturbed each time that they were measured."""
+    for row in rows:
+        if row.disturbed:
+            names = " and ".join(TITLES[name] for name in row.disturbed)
+            yield (
+                f"{row.model} {row.bits} {row.threads}t was disturbed: the median of {names} is more than "
+                f"{SPREAD_MOST:.0%} above the best round"
+            )
+
+
+def kinds(found: Mapping[str, Sequence[tuple[str, float, int]]]) -> str:
+    """Tables of the time that kinds of ops take, by model: seconds and multiply-accumulates of each."""
+    lines = ["### nmpconv, int8, 1 thread: ms by kind of op\n"] if found else []
+    lines += [_line(["model", "op", "ms", "share", "G/s"]), _line(["---", "---"] + ["---:"] * 3)] if found else []
+    for model, rows in found.items():
+        total = sum(seconds for _, seconds, _ in rows)
+        for kind, seconds, macs in rows:
+            share, rate = 100 * seconds / total, macs / seconds / 1e9
+            lines.append(_line([model, kind, _digits(seconds * 1e3), f"{share:.0f} %", f"{rate:.0f}" if macs else "-"]))
+    return "\n".join([*lines, ""])
 
 
 def _partly(rows: Sequence[Row]) -> list[str]:
@@ -132,6 +157,7 @@ def as_json(rows: Sequence[Row], about: Mapping[str, Any]) -> dict[str, Any]:
         **about,
         "rows": [
             {**asdict(row), "times": {name: list(t.seconds) for name, t in row.times.items()}}
+            | {"cpu": {name: list(t.cpu) for name, t in row.times.items()}, "disturbed": row.disturbed}
             | {"best_peer": row.best_peer, "ratio": row.ratio}
             for row in rows
         ],

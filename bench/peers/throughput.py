@@ -140,7 +140,7 @@ def main() -> int:
     lines = ["| model | batch | nmpconv | ONNX Runtime, batch | calls | row | nmpconv / best |", "|---|" + "---:|" * 6]
     args.folder.mkdir(parents=True, exist_ok=True)
     with (args.folder / "throughput.log").open("w") as log:
-        for name in args.only or models.NAMES:
+        for name in args.only or (*models.CLASSIFIERS, models.RESNET):
             prepared = models.prepare(name, args.zoo, args.folder / name.replace(" ", "-").lower())
             files = {}
             for key, engine, suffix in (("ours", ours, ".nmp"), ("theirs", ort, ".onnx")):

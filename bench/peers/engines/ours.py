@@ -29,7 +29,7 @@ def prepare(job: Job) -> None:
     from nmpconv.conversion.pipeline import Options, convert  # what only runs a model has not the converter in memory
 
     bits, widths = SETTINGS[job.bits]
-    options = Options(bits=bits, widths=widths, equalize="vector", rounding="nearest")
+    options = Options(bits=bits, widths=widths, equalize="vector", rounding="nearest", drop_channels=not job.seeded)
     result = convert(Path(job.model), {"": Path(job.samples)}, options, lambda stage, done, total: None)
     target.write_bytes(result.data)
 
@@ -48,6 +48,17 @@ class Session:
         tensors = self._net.model.tensors
         layers = [op for op in self._net.model.ops if op.kind in WEIGHTED]
         return sum(tensors[op.inputs[0]].dtype == "int8" for op in layers), len(layers)
+
+
+def kinds(job: Job, runs: int = 50) -> list[tuple[str, float, int]]:
+    """Seconds and multiply-accumulates of each kind of op in one inference, the longest first: medians of runs."""
+    net = load(job.file(".nmp"), threads=job.threads)
+    net.run_float(job.inputs[0])
+    found: dict[str, tuple[float, int]] = {}
+    for op in net.profile(runs):
+        seconds, macs = found.get(op.kind, (0.0, 0))
+        found[op.kind] = seconds + op.seconds, macs + op.macs
+    return sorted(((kind, *figures) for kind, figures in found.items()), key=lambda row: -row[1])
 
 
 def empty_run(calls: int = 10000, rounds: int = 30) -> float:
