@@ -231,7 +231,7 @@ bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other 
 bench-memories: $(VENV)/simulator  ## bytes moved in a fast and a slow memory, counted on a simulated Cortex-M4 (ARGS="model.nmp ...")
 	$(BIN)/python bench/two_memories.py $(ARGS)
 
-bench-mcu: $(VENV)/installed  ## instructions, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
+bench-mcu: $(VENV)/installed  ## instructions, cycles, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers
 	$(BIN)/python bench/mcu.py
 
 bench-mcu-ops: $(VENV)/installed  ## instructions per number of batch_matmul, softmax and normalize on simulated microcontrollers

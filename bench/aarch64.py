@@ -4,7 +4,7 @@ Nets are those of the zoo ($NMP_ZOO, default ../shared/zoo), int8 throughout or 
 float32. The interpreter is compiled by aarch64-linux-gnu-gcc with -O3, or the compiler of --compiler. The peers are
 LiteRT and ONNX Runtime, from their wheels, with one thread (aarch64_peers.py).
 
-A plug-in of QEMU (aarch64/count_insns.c) counts between marks. What a run takes is the difference between 2 N runs and
+A plug-in of QEMU (count_insns.c) counts between marks. What a run takes is the difference between 2 N runs and
 N runs. The count does not depend on data. Cycles are an estimate: llvm-mca's of each of the blocks that have most of
 the instructions, repeated, times how often it ran. It has no caches, and no branch is mispredicted.
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 import mcu
 from aarch64_cycles import Counts, counts_of
 from aarch64_peers import CPUS, ENGINES, Cpu, Peers
+from block_counts import plugin
 
 from nmpconv.cli import console
 
@@ -54,16 +55,19 @@ def build(compiler: str) -> tuple[Path, Path]:
         ]
     for one in done:
         one.result()
-    program, plugin, here = objects / "run_times", OUT / "count_insns.so", ROOT / "bench" / "aarch64"
-    linked = [*includes, here / "run_times.c", *(objects / f"{source.stem}.o" for source in sources)]
+    program = objects / "run_times"
+    linked = [
+        *includes,
+        ROOT / "bench" / "aarch64" / "run_times.c",
+        *(objects / f"{source.stem}.o" for source in sources),
+    ]
     subprocess.run([*command, "-static", *linked, "-o", program], check=True)
-    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", here / "count_insns.c", "-o", plugin], check=True)
-    return program, plugin
+    return program, plugin(OUT)
 
 
-def ours(program: Path, plugin: Path, path: Path, cpu: Cpu) -> Counts:
+def ours(program: Path, counter: Path, path: Path, cpu: Cpu) -> Counts:
     """Figures of one run of the file."""
-    command = ["qemu-aarch64", "-cpu", cpu.emulated, "-plugin", plugin, program, path, cpu.level, str(RUNS)]
+    command = ["qemu-aarch64", "-cpu", cpu.emulated, "-plugin", counter, program, path, cpu.level, str(RUNS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{path.name} at {cpu.level}: {done.stderr.strip()[-200:]}")

@@ -5,9 +5,10 @@ with this machine's. The nets are converted from the zoo ($NMP_ZOO, default ../s
 (int8 throughout, as CMSIS-NN's figures are), 8 (the default widths) and 16; max-ram is IC, strict, in bands of rows
 that halve its arena.
 
-The last column names the targets that there are for a row: instructions (insn), arena, flash; MISSED where one is not
-met. The peers' figures: CMSIS-NN 99f736a and TFLM 90b983c, gcc 12 -O3, November 2026; int16 is CMSIS-NN's 16x8, ours
-16x16.
+The last column names the targets that there are for a row: instructions (insn), cycles, arena, flash; MISSED where one
+is not met. The peers' figures: CMSIS-NN 99f736a and TFLM 90b983c, gcc 12 -O3, November 2026; int16 is CMSIS-NN's 16x8,
+ours 16x16. ST's cycles are those that it published for X-CUBE-AI 9 on a Cortex-M4; ours are an estimate
+(mcu_cycles.py).
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ CMSIS_C = {"AD": (1.47, None), "IC": (65.3, None), "KWS": (16.2, None), "VWW": (
 CMSIS_M3 = {"AD": (0.952, None), "IC": (41.75, None), "KWS": (10.54, None), "VWW": (32.08, None)}
 NOBODY = dict.fromkeys(NETS, (None, None))
 PEERS = {"M0+": NOBODY, "M3": CMSIS_M3, "M4": CMSIS_M4, "M7": CMSIS_M4, "M55": CMSIS_M55, "rv32": CMSIS_C}
+ST_M4_CYCLES = {"AD": 0.63, "IC": 19.8, "KWS": 5.18, "VWW": 10.7}  # million
 TFLM_ARENA = {"AD": 2580, "IC": 54996, "KWS": 22820, "VWW": 100708}
 TFLM_FLASH = {  # KB
     "M4": {"AD": 28.9, "IC": 51.8, "KWS": 54.1, "VWW": 54.1},
@@ -72,12 +74,15 @@ FLASH = 20480
 
 @dataclass(frozen=True)
 class Row:
-    """Costs of one net on one CPU. bits: the setting. peer_instructions is for int8 x int8 or int16 x int8."""
+    """Costs of one net on one CPU. bits: the setting. cycles: an estimate; None where there is no model of the CPU.
+    peer_instructions is for int8 x int8 or int16 x int8.
+    """
 
     net: str
     bits: str
     cpu: str
     instructions: int
+    cycles: int | None
     peer_instructions: int | None
     macs: int
     stack_bytes: int
@@ -106,6 +111,8 @@ class Row:
             found["insn"] = self.instructions < M55_SHARE * peer
         elif not int8 and peer:
             found["insn"] = self.instructions < peer
+        if self.cpu == "M4" and self.bits == "strict" and self.cycles is not None:
+            found["cycles"] = self.cycles <= ST_M4_CYCLES[self.net] * 1e6
         if self.bits != "8":
             found["arena"] = self.arena_bytes <= self.lower_bound + ARENA_MORE
         if self.cpu == "M4" and self.bits == "strict":
@@ -146,13 +153,15 @@ def rows(
         path = converted(zoo, net, NETS[net], setting, out, reuse=reuse, zero_points=zero_points)
         macs = sum(op.macs for op in load(path).model.ops)
         for board in boards:
-            cpu, found = BOARDS[board], measured(board, path, out)
+            cpu = BOARDS[board]
+            found = measured(board, path, out, cpu)
             peer, peer_flash = PEERS[cpu][net][setting == "16"], TFLM_FLASH.get(cpu, {}).get(net)
             yield Row(
                 net=net,
                 bits=setting,
                 cpu=cpu,
                 instructions=found.instructions,
+                cycles=found.cycles,
                 peer_instructions=None if peer is None else round(peer * 1e6),
                 macs=macs,
                 stack_bytes=found.stack,
@@ -167,7 +176,7 @@ def rows(
 
 
 COLUMNS = (
-    *("net", "bits", "CPU", ">M insn", ">CMSIS-NN", ">ratio", ">insn/MAC", ">stack", ">create"),
+    *("net", "bits", "CPU", ">M insn", ">CMSIS-NN", ">ratio", ">insn/MAC", ">M cycles", ">stack", ">create"),
     *(">arena", ">bound", ">TFLM", ">flash", ">TFLM flash", ">model", "targets"),
 )
 
@@ -182,6 +191,7 @@ def cells(row: Row) -> list[str]:
         f"{peer / 1e6:.3f}" if peer else console.NOTHING,
         f"{row.instructions / peer:.2f}" if peer else console.NOTHING,
         f"{row.instructions / row.macs:.2f}",
+        console.NOTHING if row.cycles is None else f"{row.cycles / 1e6:.4f}",
         str(row.stack_bytes),
         str(row.stack_create_bytes),
         str(row.arena_bytes),

@@ -1,9 +1,9 @@
 """One run of a file's bundle on a simulated microcontroller: instructions, stack, arena and flash.
 
 The program is interpreter/firmware/measure.c with what `nmpconv bundle` writes for the file. Instructions are exact:
-QEMU counts them (-icount). The stack is painted before a run and looked at after it. Flash is all code and constants
-that the linker kept of the bundle and of the C and the compiler's library, without the model, the board's start-up and
-measure.c itself.
+QEMU counts them (-icount). Cycles are an estimate (mcu_cycles.py). The stack is painted before a run and looked at
+after it. Flash is all code and constants that the linker kept of the bundle and of the C and the compiler's library,
+without the model, the board's start-up and measure.c itself.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from __future__ import annotations
 import re
 import select
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+import block_counts
+import mcu_cycles
 import numpy as np
+from block_counts import Report
 
 from nmpconv.device.simulator import MACHINES
 from nmpconv.exporters.c_sources import bundle
@@ -34,13 +39,14 @@ KEPT = (".text", ".rodata", ".srodata", ".data", ".sdata")
 
 @dataclass(frozen=True)
 class Measured:
-    """stack: of a run; stack_create: of nmp_create."""
+    """stack: of a run; stack_create: of nmp_create. cycles: None where they were not asked for, or nothing tells."""
 
     instructions: int
     stack: int
     stack_create: int
     arena: int
     flash: int
+    cycles: int | None = None
 
 
 def program(board: str, path: Path, out: Path) -> tuple[Path, Path]:
@@ -72,14 +78,16 @@ def flash(linked: Path) -> int:
     return sum(size for name, size in kept.items() if not name.startswith(rim))
 
 
-def said(board: str, elf: Path, memory: Path) -> dict[str, str]:
-    """The lines that the program prints, as name and value. memory: what it finds where the model is."""
+def said(board: str, elf: Path, memory: Path, *plugin: str, report: IO[str] | None = None) -> dict[str, str]:
+    """The lines that the program prints, as name and value. memory: what it finds where the model is. plugin: options
+    of QEMU for one, which writes to `report`.
+    """
     machine = MACHINES[board]
     quiet = ["-display", "none", "-monitor", "none", "-serial", "stdio", "-icount", f"shift={machine.shift}"]
     address = model_address(board)
     loader = ["-device", f"loader,file={memory},addr={address:#x},force-raw=on"]
-    command = [machine.program, *machine.arguments, *quiet, "-kernel", str(elf), *loader]
-    running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0)
+    command = [machine.program, *machine.arguments, *quiet, "-kernel", str(elf), *loader, *plugin]
+    running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=report, bufsize=0)
     assert running.stdout is not None
     text, limit = b"", time.monotonic() + SECONDS
     try:
@@ -104,15 +112,26 @@ def model_address(board: str) -> int:
     return int(found[1], 16)
 
 
-def measured(board: str, path: Path, out: Path) -> Measured:
-    """One run on the first of the file's test vectors or random integers; the outputs have to be this machine's."""
+def reported(board: str, elf: Path, memory: Path) -> tuple[dict[str, str], list[Report]]:
+    """Lines as of `said`, and reports of blocks: of the run, then of each op of another one."""
+    with tempfile.TemporaryFile("w+") as text:
+        counter = f"file={block_counts.plugin(elf.parent)},mark={mcu_cycles.mark(elf)}"
+        lines = said(board, elf, memory, "-plugin", counter, report=text)
+        text.seek(0)
+        return lines, block_counts.reports(text.read())[1::2]  # others are of what is not counted
+
+
+def measured(board: str, path: Path, out: Path, cpu: str = "") -> Measured:
+    """One run on the first of the file's test vectors or random integers; the outputs have to be this machine's. cpu:
+    whose cycles are estimated; '' for none.
+    """
     here, data = load(path), path.read_bytes()
     inputs = cases(here)[0]
     memory = out / f"{path.stem}.memory"
     padded = data + bytes(-len(data) % 16)
     memory.write_bytes(len(data).to_bytes(4, "little") + bytes(12) + padded + b"".join(x.tobytes() for x in inputs))
     elf, linked = program(board, path, out)
-    lines = said(board, elf, memory)
+    lines, reports = reported(board, elf, memory) if cpu in mcu_cycles.ESTIMATED else (said(board, elf, memory), [])
     if lines.get("status") != "0":
         raise RuntimeError(f"{path.stem} on {board}: {lines}")
     if lines["outputs"] != b"".join(np.ascontiguousarray(y).tobytes() for y in here.run(*inputs)).hex():
@@ -123,6 +142,7 @@ def measured(board: str, path: Path, out: Path) -> Measured:
         stack_create=int(lines["create"]),
         arena=int(lines["arena"]),
         flash=flash(linked),
+        cycles=mcu_cycles.cycles(cpu, elf, reports[0]) if reports else None,
     )
 
 

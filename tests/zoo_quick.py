@@ -13,9 +13,11 @@ from nmpconv.conversion.pipeline import Options, convert
 
 
 def bench_module(name: str) -> ModuleType:
-    """bench/<name>.py, which is no package."""
-    path = Path(__file__).resolve().parents[1] / "bench" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"bench_{name}", path)
+    """bench/<name>.py, which is no package; it imports its neighbours."""
+    bench = Path(__file__).resolve().parents[1] / "bench"
+    if str(bench) not in sys.path:
+        sys.path.insert(0, str(bench))
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", bench / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

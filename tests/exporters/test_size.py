@@ -28,19 +28,21 @@ BENCH = bench_module("mcu_run")
 
 
 @pytest.fixture
-def measured(need_tool: Callable[..., str], tmp_path: Path) -> Callable[[str, Path], object]:
+def measured(need_tool: Callable[..., str], tmp_path: Path) -> Callable[..., object]:
     need_tool("arm-none-eabi-gcc")
     need_tool("qemu-system-arm")
-    return lambda board, path: BENCH.measured(board, path, tmp_path)
+    return lambda board, path, cpu="": BENCH.measured(board, path, tmp_path, cpu)
 
 
-def test_a_small_net(measured: Callable[..., object], model: Path) -> None:
+def test_a_small_net(measured: Callable[..., object], model: Path, need_tool: Callable[..., str]) -> None:
     """int8, on a Cortex-M4: convolution, pooling, fully connected."""
-    found = measured("mps2-an386", model)
+    need_tool("gcc")
+    found = measured("mps2-an386", model, "M4")
     assert found.flash < 19000
     assert found.stack < 1200
     assert found.stack_create < 1800
     assert 1000 < found.instructions < 100000
+    assert found.instructions < found.cycles < 2 * found.instructions
 
 
 @pytest.mark.slow
