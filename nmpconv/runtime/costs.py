@@ -52,7 +52,8 @@ SPECIAL = {
 ANYWHERE = set().union(*SPECIAL.values())
 FULL = ((-128, 127), (0, 127), (-32768, 32767), (0, 32767))  # ranges that an instruction saturates to
 TOLD = {"instructions": 1.0}  # of a custom op, which says itself how many it takes
-FEW = 4  # pixels of a block, where any has more than one
+# Pixels of a block, where any has more than one.
+FEW = {**dict.fromkeys(MICROCONTROLLERS, 4), "cortex-m4": 3}
 
 
 @dataclass(frozen=True)
@@ -123,14 +124,14 @@ def _counted(op: FileOp, model: Model, target: str, portable: bool) -> Counted:
         return _plain(op, inputs, outputs)
     sums, wide = known.sums(params, inputs, outputs[0]), any(value.dtype != "int8" for value in inputs[:2])
     if sums.spread:
-        kind, counts = "spread", _dense(sums, outputs[0], (1, 1, 1))
+        kind, counts = "spread", _dense(sums, inputs[0], outputs[0], (1, 1, 1))
     elif sums.by_channel and sums.groups >= LANES[target][wide]:
         kind = "depthwise" + "x".join(str(axis.kernel) for axis in sums.window)
         kind = kind if kind == "depthwise3x3" and sums.window[1].dilation == 1 else "depthwise"
         counts = _depthwise(sums, outputs[0], LANES[target][wide])
     else:
-        kind = "grouped" if sums.groups > 1 else "dense" if sums.pixels >= FEW else "few"
-        counts = _dense(sums, outputs[0], BLOCKS[target][wide])
+        kind = "grouped" if sums.groups > 1 else "dense" if sums.pixels >= FEW[target] else "few"
+        counts = _dense(sums, inputs[0], outputs[0], BLOCKS[target][wide])
     counts = {name: n for name, n in counts.items() if name not in ANYWHERE or name in SPECIAL[target]}
     return Counted(f"{kind} {_widths([*inputs[:2], outputs[0]])}{' portable' if portable else ''}", counts)
 
@@ -140,31 +141,33 @@ def _added(params: Any, inputs: Sequence[Value], y: Value, target: str) -> Count
     there. No patch lies in y, where it waits."""
     other, *read = inputs
     sums, wide = CONV.sums(params, read, y), any(value.dtype != "int8" for value in read[:2])
-    counts = {**_dense(sums, y, BLOCKS[target][wide]), "late": 0, "moved": y.size * (other.offset != y.offset)}
+    counts = {**_dense(sums, read[0], y, BLOCKS[target][wide]), "late": 0, "moved": y.size * (other.offset != y.offset)}
     counts = {name: n for name, n in counts.items() if name not in ANYWHERE or name in SPECIAL[target]}
     return Counted(f"added {_widths([*read[:2], y])}", counts)
 
 
-def _dense(sums: Sums, y: Value, block: tuple[int, int, int]) -> dict[str, float]:
-    """late: pixels whose place the patches of four pixels take (conv_dsp.c). heavy: see `Sums.light`."""
+def _dense(sums: Sums, x: Value, y: Value, block: tuple[int, int, int]) -> dict[str, float]:
+    """late: pixels whose place the patches of three pixels take (conv_dsp.c); of fewer pixels: those with many
+    factors. heavy: see `Sums.light`."""
     pixels, groups, channels, k = sums.pixels, sums.groups, sums.channels, sums.k
     steps = groups * prod(ceil(n / size) * size for n, size in zip((pixels, channels, k), block, strict=True))
     outputs = pixels * groups * channels
     row = outputs // pixels << (y.dtype == "int16")
-    room = 1280 if pixels * row < 64 * k else 640
+    each = 6 if pixels >= 3 else 8
+    room = 704 if y.nbytes >= 8 * each * k else max(1280, (x.nbytes + y.nbytes) // 2) if pixels >= 3 else 1280
     rows, columns = sums.window
     gathered = 0 if sums.direct else pixels * groups
     return {
         "call": 1,
         "channels": channels * groups,
-        "prepared": channels * groups * (ceil(pixels / 4) if channels * groups > 64 else 1),
+        "prepared": channels * groups * (ceil(pixels / 3) if channels * groups > 64 else 1),
         "pixels": pixels * groups,
         "outputs": outputs,
         "tails": outputs * (k % 4 != 0),
         "clipped": outputs * _clipped(y),
         "steps": steps,
         "heavy": steps * (1 - sums.light),
-        "late": steps * min(1.0, 8 * k / row / pixels) * (8 * k + 5 * min(channels, 64) > room),
+        "late": steps * min(1.0, each * k / row / pixels) * (each * k + 5 * min(channels, 64) > room),
         "broken": steps * (k % 64 != 0),
         "rows": gathered * (rows.kernel if groups == columns.dilation == 1 else sums.taps),
         "edges": 0 if sums.direct else sums.images * groups * sums.edges,

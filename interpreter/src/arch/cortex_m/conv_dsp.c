@@ -1,11 +1,11 @@
 /* Matrix products of Cortex-M's DSP extension.
  *
- * 1. Pixels go by four or two. Their patches are expanded to int16, in the order in which SXTB16 expands a word of int8
- *    weights (elements 0 and 2, then 1 and 3; plain order for int16 weights), and interleaved word by word, so that one
- *    LDM brings what meets one word of weights.
+ * 1. Pixels go by three or two. Their patches are expanded to int16, in the order in which SXTB16 expands a word of
+ *    int8 weights (elements 0 and 2, then 1 and 3; plain order for int16 weights), and interleaved word by word: what
+ *    meets one word of weights lies together.
  * 2. What is left over, and a fully connected layer of batch 1, goes pixel by pixel (conv_dsp_gemv.c).
  *
- * Sums are int32 where neither the products nor what the sum starts at can reach 2^30, else int64. Patches of four
+ * Sums are int32 where neither the products nor what the sum starts at can reach 2^30, else int64. Patches of three
  * pixels are in the scratch where that is small, else at the end of y, until the results get there.
  */
 #include "arch/cortex_m/conv_dsp.h"
@@ -53,11 +53,11 @@ static uint8_t *emit(const nmp_conv *c, uint8_t *to, size_t step, const uint8_t 
   if (nmp_x_wide(c)) {
     words = nmp_w_wide(c) ? expand(words, 2, x, elements, 1, 1)
             : step == 2   ? expand(words, 2, x, elements, 1, 0)
-                          : expand(words, 4, x, elements, 1, 0);
+                          : expand(words, 3, x, elements, 1, 0);
   } else {
     words = nmp_w_wide(c) ? expand(words, 2, x, elements, 0, 1)
             : step == 2   ? expand(words, 2, x, elements, 0, 0)
-                          : expand(words, 4, x, elements, 0, 0);
+                          : expand(words, 3, x, elements, 0, 0);
   }
   return (uint8_t *)words;
 }
@@ -140,12 +140,33 @@ static void gather(const nmp_conv *c, size_t pixel, size_t group, uint32_t *to, 
   }
 }
 
-/* The last bytes of y, as far as they are y's own and not yet written: room for four patches. NULL: none. */
+/* n > 0 groups of four int8 of three pixels that are k apart: 13 instructions each. */
+static void expand_three(uint32_t *to, const uint8_t *x, size_t k, size_t n) {
+  __asm__ volatile(
+      "1: ldr r0, [%[x]]\n"
+      "ldr r1, [%[x], %[k]]\n"
+      "ldr r2, [%[x], %[k], lsl #1]\n"
+      "adds %[x], #4\n"
+      "sxtb16 r3, r0, ror #8\n"
+      "sxtb16 r4, r1, ror #8\n"
+      "sxtb16 r5, r2, ror #8\n"
+      "sxtb16 r0, r0\n"
+      "sxtb16 r1, r1\n"
+      "sxtb16 r2, r2\n"
+      "stmia %[to]!, {r0-r5}\n"
+      "subs %[n], #1\n"
+      "bne 1b\n"
+      : [to] "+r"(to), [x] "+r"(x), [n] "+r"(n)
+      : [k] "r"(k)
+      : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
+}
+
+/* The last bytes of y, as far as they are y's own and not yet written: room for three patches. NULL: none. */
 static uint8_t *room_in_y(const nmp_conv *c) {
   const uint8_t *x = c->x;
   const size_t images = c->images, read = images * (size_t)c->v.in * (size_t)c->h.in * c->in << nmp_x_wide(c);
   uint8_t *y = c->y, *end = output(c, nmp_conv_pixels(c), 0);
-  const size_t bytes = nmp_dsp_patch_bytes(c, 4);
+  const size_t bytes = nmp_dsp_patch_bytes(c, 3);
   if (nmp_conv_adds(c) || !nmp_dsp_is_narrow(c) || (size_t)(end - y) < bytes + 4 ||
       ((uintptr_t)y < (uintptr_t)(x + read) && (uintptr_t)x < (uintptr_t)end)) {
     return NULL;
@@ -156,7 +177,8 @@ static uint8_t *room_in_y(const nmp_conv *c) {
 /* Where patches of a run are. */
 typedef struct places {
   uint8_t *ends, *patches, *spare;
-  uint8_t *room; /* in y; NULL: none */
+  uint8_t *room;         /* in y; NULL: none */
+  const uint8_t *direct; /* x, where pixels are patches of whole words; else NULL */
 } places;
 
 /* Pixels [pixel, pixel + n), whose patches go to x. Channels are prepared once where one block holds them all. */
@@ -174,10 +196,16 @@ static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x
       nmp_conv_dsp_gemv(c, e, patch, count, pixel);
       continue;
     }
-    for (size_t i = 0; i < n && rest == per_group; i++) {
-      gather(c, pixel + i, group, x + i, n, at->spare);
+    if (n == 3 && !nmp_x_wide(c) && at->direct) {
+      if (first == 0) {
+        expand_three(x, at->direct + pixel * c->k, c->k, c->k / 4);
+      }
+    } else if (rest == per_group) {
+      for (size_t i = 0; i < n; i++) {
+        gather(c, pixel + i, group, x + i, n, at->spare);
+      }
     }
-    (n == 4                 ? nmp_conv_dsp_four
+    (n == 3                 ? nmp_conv_dsp_three
      : nmp_dsp_is_narrow(c) ? nmp_conv_dsp_two
                             : nmp_conv_dsp_two_wide)(c, e, x, count, pixel);
   }
@@ -187,16 +215,17 @@ static void dsp_run(const nmp_conv *c, size_t task, size_t tasks) {
   const size_t pixels = nmp_conv_pixels(c), held = nmp_dsp_pixels_in_scratch(c);
   places at = {.ends = c->scratch,
                .patches = (uint8_t *)c->scratch + nmp_dsp_ends_bytes(c),
-               .room = held == 2 ? room_in_y(c) : NULL};
+               .room = held == 2 ? room_in_y(c) : NULL,
+               .direct = nmp_conv_is_direct(c) && c->k % 4 == 0 ? c->x : NULL};
   ends e;
   (void)task;
   (void)tasks;
   at.spare = at.patches + (nmp_dsp_is_ragged(c) ? nmp_dsp_patch_bytes(c, held) : 0);
   for (size_t pixel = 0, n; pixel < pixels; pixel += n) {
-    const int room = at.room && output(c, pixel + 4, 0) <= at.room;
-    n = held == 4 || room ? 4 : 2;
+    const int room = at.room && output(c, pixel + 3, 0) <= at.room;
+    n = held == 3 || room ? 3 : 2;
     n = pixels - pixel >= n ? n : pixels - pixel >= 2 ? 2 : 1;
-    run_pixels(c, &at, &e, (uint32_t *)(void *)(n == 4 && room ? at.room : at.patches), pixel, n);
+    run_pixels(c, &at, &e, (uint32_t *)(void *)(n == 3 && room ? at.room : at.patches), pixel, n);
   }
   nmp_conv_dsp_clip_bytes(c);
 }

@@ -68,20 +68,19 @@ static inline uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
 /* A call with `n` values of one channel, `step` bytes apart: written out, since what has an address is not kept in
  * registers.
  */
-#define DSP_EACH(n, CALL, v0, v1, v2, v3, y, step) \
-  do {                                             \
-    CALL(v0, y);                                   \
-    if ((n) > 1) {                                 \
-      CALL(v1, (y) + (step));                      \
-    }                                              \
-    if ((n) > 2) {                                 \
-      CALL(v2, (y) + 2 * (step));                  \
-      CALL(v3, (y) + 3 * (step));                  \
-    }                                              \
+#define DSP_EACH(n, CALL, v0, v1, v2, y, step) \
+  do {                                         \
+    CALL(v0, y);                               \
+    if ((n) > 1) {                             \
+      CALL(v1, (y) + (step));                  \
+    }                                          \
+    if ((n) > 2) {                             \
+      CALL(v2, (y) + 2 * (step));              \
+    }                                          \
   } while (0)
 
-DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, int32_t v2, int32_t v3, int n,
-                    uint8_t *y, size_t step) {
+DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, int32_t v2, int n, uint8_t *y,
+                    size_t step) {
 #define TO_POSITIVE8(v, to) *(int8_t *)(to) = (int8_t)dsp_positive8(v)
 #define TO_INT8(v, to) *(int8_t *)(to) = (int8_t)dsp_int8(v)
 #define TO_POSITIVE16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_positive16(v)
@@ -89,17 +88,17 @@ DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, i
 #define TO_OTHER(v, to) nmp_conv_dsp_clip(c, v, to)
 #define TO_SUM(v, to) nmp_conv_dsp_add(v, to)
   if (is_mode(mode, POSITIVE16)) {
-    DSP_EACH(n, TO_POSITIVE16, v0, v1, v2, v3, y, step);
+    DSP_EACH(n, TO_POSITIVE16, v0, v1, v2, y, step);
   } else if (is_mode(mode, INT16)) {
-    DSP_EACH(n, TO_INT16, v0, v1, v2, v3, y, step);
+    DSP_EACH(n, TO_INT16, v0, v1, v2, y, step);
   } else if (is_mode(mode, OTHER)) {
-    DSP_EACH(n, TO_OTHER, v0, v1, v2, v3, y, step);
+    DSP_EACH(n, TO_OTHER, v0, v1, v2, y, step);
   } else if (nmp_conv_adds(c)) {
-    DSP_EACH(n, TO_SUM, v0, v1, v2, v3, y, step);
+    DSP_EACH(n, TO_SUM, v0, v1, v2, y, step);
   } else if (is_mode(mode, POSITIVE8)) {
-    DSP_EACH(n, TO_POSITIVE8, v0, v1, v2, v3, y, step);
+    DSP_EACH(n, TO_POSITIVE8, v0, v1, v2, y, step);
   } else if (NMP_ACTIVATION_BITS != 16) {
-    DSP_EACH(n, TO_INT8, v0, v1, v2, v3, y, step);
+    DSP_EACH(n, TO_INT8, v0, v1, v2, y, step);
   }
 #undef TO_POSITIVE8
 #undef TO_INT8
@@ -109,14 +108,14 @@ DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, i
 #undef TO_SUM
 }
 
-DSP_INLINE void end_narrow(const nmp_conv *c, const ends *e, size_t i, int32_t v0, int32_t v1, int32_t v2, int32_t v3,
-                           int n, uint8_t *y, size_t step) {
+DSP_INLINE void end_narrow(const nmp_conv *c, const ends *e, size_t i, int32_t v0, int32_t v1, int32_t v2, int n,
+                           uint8_t *y, size_t step) {
   const int shift = e->shift[i];
 #define EXACTLY(v, to) nmp_conv_dsp_store(c, e->first + i, v, to)
   if (shift == 0) {
-    DSP_EACH(n, EXACTLY, v0, v1, v2, v3, y, step);
+    DSP_EACH(n, EXACTLY, v0, v1, v2, y, step);
   } else {
-    put(c, e->mode, v0 >> shift, v1 >> shift, v2 >> shift, v3 >> shift, n, y, step);
+    put(c, e->mode, v0 >> shift, v1 >> shift, v2 >> shift, n, y, step);
   }
 }
 
@@ -132,18 +131,18 @@ DSP_INLINE void end_wide(const nmp_conv *c, const ends *e, size_t i, int64_t v0,
   const int shift = e->shift[i];
   const int32_t bias = e->start[i];
   if (shift == 0) {
-    DSP_EACH(n, EXACTLY, v0, v1, v0, v1, y, step);
+    DSP_EACH(n, EXACTLY, v0, v1, v0, y, step);
   } else {
-    put(c, e->mode, end_one(v0, shift, bias), n > 1 ? end_one(v1, shift, bias) : 0, 0, 0, n, y, step);
+    put(c, e->mode, end_one(v0, shift, bias), n > 1 ? end_one(v1, shift, bias) : 0, 0, n, y, step);
   }
 }
 #undef EXACTLY
 
 nmp_conv_choose_fn nmp_conv_dsp_depthwise; /* NULL: none of its own */
 
-/* `count` channels of e, of four or two pixels from `pixel` on, whose expanded patches are interleaved at x. */
+/* `count` channels of e, of three or two pixels from `pixel` on, whose expanded patches are interleaved at x. */
 typedef void nmp_conv_dsp_rows(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel);
-nmp_conv_dsp_rows nmp_conv_dsp_four, nmp_conv_dsp_two; /* nmp_dsp_is_narrow */
+nmp_conv_dsp_rows nmp_conv_dsp_three, nmp_conv_dsp_two; /* nmp_dsp_is_narrow */
 nmp_conv_dsp_rows nmp_conv_dsp_two_wide;
 
 /* The channels of e of one pixel from its patch, whose elements are followed by zeros up to a multiple of four. */

@@ -191,10 +191,10 @@ static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uin
                      : "r0", "r1", "r2", "r3", "r4", "r5", "memory");
   }
   const size_t size = 1u << nmp_y_wide(c);
-  end_narrow(c, &q->e, 0, p0, 0, 0, 0, 1, y, 0);
-  end_narrow(c, &q->e, 1, p1, 0, 0, 0, 1, y + size, 0);
-  end_narrow(c, &q->e, 2, p2, 0, 0, 0, 1, y + 2 * size, 0);
-  end_narrow(c, &q->e, 3, p3, 0, 0, 0, 1, y + 3 * size, 0);
+  end_narrow(c, &q->e, 0, p0, 0, 0, 1, y, 0);
+  end_narrow(c, &q->e, 1, p1, 0, 0, 1, y + size, 0);
+  end_narrow(c, &q->e, 2, p2, 0, 0, 1, y + 2 * size, 0);
+  end_narrow(c, &q->e, 3, p3, 0, 0, 1, y + 3 * size, 0);
 }
 
 /* The same of two channels in int64. */

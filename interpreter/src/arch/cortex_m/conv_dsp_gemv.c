@@ -200,7 +200,7 @@ static void end_single(const nmp_conv *c, const ends *e, size_t i, const uint8_t
     sum = dsp_mlal2(x[1], w[1], dsp_mlal2(x[0], w[0], sum));
   }
   if (nmp_dsp_is_narrow(c)) {
-    end_narrow(c, e, i, (int32_t)sum, 0, 0, 0, 1, y, 0);
+    end_narrow(c, e, i, (int32_t)sum, 0, 0, 1, y, 0);
   } else {
     end_wide(c, e, i, sum, 0, 1, y, 0);
   }

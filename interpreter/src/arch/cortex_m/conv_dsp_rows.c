@@ -1,119 +1,162 @@
-/* Rows of weights times the interleaved patches of four or two pixels. */
+/* Rows of weights times the interleaved patches of three or two pixels. */
 #include "arch/cortex_m/conv_dsp.h"
 
 #ifdef NMP_DSP
 
-/* A row of weights, `n` groups of four, times the patches of four or two pixels. */
+/* What is done with the sums of two channels. The order is known to `pairs_of_channels`. */
+enum ending { TO_INT8, TO_POSITIVE8, ADD_TO_INT8, TO_SUMS };
 
-/* 13 instructions for 16 products */
-#define TIMES_4                \
-  "ldr r4, [%[w]], #4\n"       \
-  "ldmia %[x]!, {r0-r3}\n"     \
-  "sxtb16 r5, r4\n"            \
-  "smlad %[a], r0, r5, %[a]\n" \
-  "smlad %[b], r1, r5, %[b]\n" \
-  "smlad %[c], r2, r5, %[c]\n" \
-  "smlad %[d], r3, r5, %[d]\n" \
-  "ldmia %[x]!, {r0-r3}\n"     \
-  "sxtb16 r4, r4, ror #8\n"    \
-  "smlad %[a], r0, r4, %[a]\n" \
-  "smlad %[b], r1, r4, %[b]\n" \
-  "smlad %[c], r2, r4, %[c]\n" \
-  "smlad %[d], r3, r4, %[d]\n"
-
-DSP_INLINE void times4(int32_t sum[4], const uint32_t *x, const uint8_t *w, size_t n) {
-  int32_t a = sum[0], b = sum[1], c = sum[2], d = sum[3];
-  __asm__ volatile(DSP_LOOP(TIMES_4)
-                   : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w] "+r"(w), [n] "+r"(n)
-                   :
-                   : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
-  sum[0] = a;
-  sum[1] = b;
-  sum[2] = c;
-  sum[3] = d;
-}
-
-/* What a loop over channels keeps in memory, since the sums take the registers. The order is known to BYTES_4. */
-typedef struct channels {
-  const int32_t *start;
-  const uint32_t *x;
-  size_t groups;
-  const uint8_t *shift;
-  uint8_t *y;
-  size_t y_step, left;
-  ptrdiff_t w_step; /* from the end of what was read of a row to the next row */
-#if NMP_CONV_ADD
-  size_t adds;
-#endif
-} channels;
-
-/* `left` channels of four pixels to bytes: 36 instructions besides the products, and 8 for what y holds. [n] is the
- * address of the channels, but within the inner loop, where it counts.
+/* Pairs of channels: what is kept in memory, since sums take the registers. Offsets are known to `pairs_of_channels`.
  */
-#define BYTES_4(name, ADD, SATURATE)                                                                                 \
-  static void name(channels *these, const uint8_t *w) {                                                              \
-    int32_t a, b, c, d;                                                                                              \
-    const uint32_t *x;                                                                                               \
-    __asm__ volatile("push {%[n]}\n"                                                                               \
-                     "5:\n"                                                                                        \
-                     "ldr r0, [%[n]]\n"                                                                            \
-                     "ldr %[a], [r0], #4\n"                                                                        \
-                     "str r0, [%[n]]\n"                                                                            \
-                     "mov %[b], %[a]\n"                                                                            \
-                     "mov %[c], %[a]\n"                                                                            \
-                     "mov %[d], %[a]\n"                                                                            \
-                     "ldr %[x], [%[n], #4]\n"                                                                      \
-                     "ldr %[n], [%[n], #8]\n" DSP_LOOP(TIMES_4)                                                    \
-                     "ldr %[n], [sp]\n"                                                                            \
-                     "ldrd r0, r1, [%[n], #12]\n"                                                                  \
-                     "ldrb r2, [r0], #1\n"                                                                         \
-                     "asr %[a], %[a], r2\n"                                                                        \
-                     "asr %[b], %[b], r2\n"                                                                        \
-                     "asr %[c], %[c], r2\n"                                                                        \
-                     "asr %[d], %[d], r2\n"                                                                        \
-                     "ldrd r3, r4, [%[n], #20]\n" ADD                                                              \
-                     SATURATE("a") SATURATE("b") SATURATE("c") SATURATE("d")                                       \
-                     "strb %[a], [r1]\n"                                                                           \
-                     "strb %[b], [r1, r3]\n"                                                                       \
-                     "strb %[c], [r1, r3, lsl #1]\n"                                                               \
-                     "add r2, r1, r3\n"                                                                            \
-                     "strb %[d], [r2, r3, lsl #1]\n"                                                               \
-                     "add r1, #1\n"                                                                                \
-                     "strd r0, r1, [%[n], #12]\n"                                                                  \
-                     "ldr r5, [%[n], #28]\n"                                                                       \
-                     "add %[w], r5\n"                                                                              \
-                     "subs r4, #1\n"                                                                               \
-                     "str r4, [%[n], #24]\n"                                                                       \
-                     "bne 5b\n"                                                                                    \
-                     "pop {%[n]}\n"                                                                                \
-                     : [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d), [x] "=&r"(x), [w] "+r"(w), [n] "+r"(these) \
-                     :                                                                                             \
-                     : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory"); \
-  }
-#define TO_INT8(sum) "ssat %[" sum "], #8, %[" sum "]\n"
-#define TO_POSITIVE8(sum) "usat %[" sum "], #7, %[" sum "]\n"
+typedef struct pairs {
+  const uint8_t *x; /* 0: patches, so much before their start as the first round skips */
+  size_t entry;     /* 4: bytes of code of a round that the first one skips, then their address */
+  const int32_t *start;
+  const uint8_t *shift;
+  void *y; /* 16: bytes, or six sums */
+  size_t y_step, left;
+  size_t row;      /* 28: bytes of weights of a channel */
+  size_t row_read; /* 32: that are read, a multiple of four */
+  size_t ending;   /* 36 */
+} pairs;
 
-/* With the sums, and for any lowest result: that is clipped behind it. */
+#define ROUND 4       /* groups of four weights */
+#define STEP_CODE 84  /* bytes of `STEP` */
+#define STEP_BYTES 24 /* that it reads of the patches */
+
+/* Four weights of two channels times three pixels: 24 products by 25 instructions, in 27 cycles on a Cortex-M4, whose
+ * loads follow each other without a gap. r1 is in the first row; the second one is [sp] bytes behind.
+ */
+#define STEP(at, LAST)                  \
+  "ldr.n r6, [sp]\n"                    \
+  "ldr.n r2, [r0, #" at                 \
+  "]\n"                                 \
+  "ldr.n r3, [r0, #" at                 \
+  " + 4]\n"                             \
+  "ldr.n r4, [r0, #" at                 \
+  " + 8]\n"                             \
+  "ldr.n r6, [r1, r6]\n"                \
+  "ldr.w r5, [r1], #4\n"                \
+  "sxtb16 r7, r5\n"                     \
+  "smlad r8, r2, r7, r8\n"              \
+  "smlad r9, r3, r7, r9\n"              \
+  "smlad r10, r4, r7, r10\n"            \
+  "sxtb16 r7, r6\n"                     \
+  "smlad r11, r2, r7, r11\n"            \
+  "smlad r12, r3, r7, r12\n"            \
+  "smlad lr, r4, r7, lr\n"              \
+  "sxtb16 r5, r5, ror #8\n"             \
+  "sxtb16 r6, r6, ror #8\n"             \
+  "ldr.n r2, [r0, #" at                 \
+  " + 12]\n"                            \
+  "ldr.n r3, [r0, #" at                 \
+  " + 16]\n"                            \
+  "ldr.n r4, [r0, #" at " + 20]\n" LAST \
+  "smlad r8, r2, r5, r8\n"              \
+  "smlad r9, r3, r5, r9\n"              \
+  "smlad r10, r4, r5, r10\n"            \
+  "smlad r11, r2, r6, r11\n"            \
+  "smlad r12, r3, r6, r12\n"            \
+  "smlad lr, r4, r6, lr\n"
+
+/* What y holds, to the sums. */
 #if NMP_CONV_ADD
-#define ADD_HELD                 \
-  "ldr r5, [%[n], #32]\n"        \
-  "cbz r5, 6f\n"                 \
-  "ldrsb r2, [r1]\n"             \
-  "add %[a], r2\n"               \
-  "ldrsb r2, [r1, r3]\n"         \
-  "add %[b], r2\n"               \
-  "ldrsb r2, [r1, r3, lsl #1]\n" \
-  "add %[c], r2\n"               \
-  "add r2, r1, r3\n"             \
-  "ldrsb r2, [r2, r3, lsl #1]\n" \
-  "add %[d], r2\n"               \
-  "6:\n"
+#define ADD_HELD         \
+  "cmp r3, #2\n"         \
+  "bne 6f\n"             \
+  "ldrsb r3, [r0]\n"     \
+  "ldrsb r5, [r0, #1]\n" \
+  "ldrsb r6, [r4]\n"     \
+  "add r8, r3\n"         \
+  "add r11, r5\n"        \
+  "add r9, r6\n"         \
+  "ldrsb r3, [r4, #1]\n" \
+  "ldrsb r5, [r2]\n"     \
+  "ldrsb r6, [r2, #1]\n" \
+  "add r12, r3\n"        \
+  "add r10, r5\n"        \
+  "add lr, r6\n"
 #else
 #define ADD_HELD ""
 #endif
 
-BYTES_4(int8_4, ADD_HELD, TO_INT8)
-BYTES_4(positive8_4, "", TO_POSITIVE8)
+#define EACH_SUM(text, range)                                                                                   \
+  text " r8, #" range ", r8\n" text " r9, #" range ", r9\n" text " r10, #" range ", r10\n" text " r11, #" range \
+       ", r11\n" text " r12, #" range ", r12\n" text " lr, #" range ", lr\n"
+
+/* `left` pairs of channels of three pixels. On the stack: bytes from row to row, the end of the first row, `these`. */
+static __attribute__((naked, noinline)) void pairs_of_channels(__attribute__((unused)) pairs *these,
+                                                               __attribute__((unused)) const uint8_t *w) {
+  __asm__ volatile(
+      "push {r4-r11, lr}\n"
+      "ldr r2, [r0, #28]\n"
+      "ldr r3, [r0, #32]\n"
+      "ldr r5, [r0, #4]\n"
+      "add r3, r1\n"
+      "mov r4, r0\n"
+      "push {r2-r4}\n"
+      "adr r6, 1f\n"
+      "add r5, r6\n"
+      "adds r5, #1\n" /* Thumb */
+      "str r5, [r0, #4]\n"
+      "mov r7, r0\n"
+      "5: ldr r2, [r7, #8]\n"
+      "ldr r3, [r7, #4]\n"
+      "ldr r0, [r7]\n"
+      "ldmia r2!, {r8, r11}\n"
+      "str r2, [r7, #8]\n"
+      "mov r9, r8\n"
+      "mov r10, r8\n"
+      "mov r12, r11\n"
+      "mov lr, r11\n"
+      "bx r3\n"
+      ".balign 4\n"
+      "1:\n" STEP("0", "") STEP("24", "") STEP("48", "") STEP("72", "ldr.n r7, [sp, #4]\n")
+      "adds r0, #96\n"
+      "cmp r1, r7\n"
+      "bne 1b\n"
+      "ldr r7, [sp, #8]\n"
+      "ldr r3, [r7, #36]\n"
+      "ldr r0, [r7, #16]\n"
+      "ldr r2, [r7, #20]\n"
+      "ldr r4, [r7, #12]\n"
+      "ldr r5, [r7, #28]\n"
+      "ldr r6, [r7, #32]\n"
+      "cmp r3, #3\n"
+      "beq 9f\n"
+      "add r1, r1, r5, lsl #1\n"
+      "str r1, [sp, #4]\n"
+      "subs r1, r6\n"
+      "ldrh r6, [r4], #2\n"
+      "str r4, [r7, #12]\n"
+      "lsrs r5, r6, #8\n"
+      "asr r8, r6\n"
+      "asr r9, r6\n"
+      "asr r10, r6\n"
+      "asr r11, r5\n"
+      "asr r12, r5\n"
+      "asr lr, r5\n"
+      "adds r4, r0, r2\n"
+      "adds r2, r4\n"
+      "cmp r3, #1\n"
+      "beq 7f\n" ADD_HELD "6:\n" EACH_SUM("ssat", "8") "b 8f\n"
+      "7:\n" EACH_SUM("usat", "7") "8: bfi r8, r11, #8, #8\n"
+      "strh r8, [r0]\n"
+      "bfi r9, r12, #8, #8\n"
+      "strh r9, [r4]\n"
+      "bfi r10, lr, #8, #8\n"
+      "strh r10, [r2]\n"
+      "ldr r3, [r7, #24]\n"
+      "adds r0, #2\n"
+      "str r0, [r7, #16]\n"
+      "subs r3, #1\n"
+      "str r3, [r7, #24]\n"
+      "bne 5b\n"
+      "b 10f\n"
+      "9: stmia r0, {r8-r12, lr}\n"
+      "10: add sp, #12\n"
+      "pop {r4-r11, pc}\n");
+}
 
 /* 8 instructions for 8 products */
 DSP_INLINE void times2(int32_t sum[2], const uint32_t *x, const uint8_t *w, size_t n) {
@@ -175,61 +218,74 @@ static size_t followed(const nmp_conv *c, const ends *e) {
   return rows > last ? rows - last : 0;
 }
 
-/* Channels i, ..., count - 1 of e, of four or two pixels, in int32. */
-DSP_INLINE void narrow(const nmp_conv *c, const ends *e, const uint32_t *x, size_t i, size_t count, size_t pixel,
-                       int pixels) {
-  const size_t k = c->k, whole = k / 4, step = (size_t)c->out << nmp_y_wide(c), size = 1u << nmp_y_wide(c);
-  const size_t simple = followed(c, e), groups = (k + 3) / 4;
-  const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * k;
-  uint8_t *y = output(c, pixel, e->first + i);
-  for (; i < count; i++, w += k, y += size) {
-    int32_t sums[4];
-    sums[0] = sums[1] = sums[2] = sums[3] = e->start[i];
-    if (pixels == 4) {
-      times4(sums, x, w, i < simple ? groups : whole);
-    } else {
-      times2(sums, x, w, i < simple ? groups : whole);
-    }
-    if (i >= simple) {
-      const uint32_t *rest = x + whole * 2 * (size_t)pixels;
-      uint32_t pair[2];
-      nmp_conv_dsp_tail(c, w, pair);
-      sums[0] = dsp_mla2(rest[pixels], pair[1], dsp_mla2(rest[0], pair[0], sums[0]));
-      sums[1] = dsp_mla2(rest[pixels + 1], pair[1], dsp_mla2(rest[1], pair[0], sums[1]));
-      if (pixels == 4) {
-        sums[2] = dsp_mla2(rest[6], pair[1], dsp_mla2(rest[2], pair[0], sums[2]));
-        sums[3] = dsp_mla2(rest[7], pair[1], dsp_mla2(rest[3], pair[0], sums[3]));
-      }
-    }
-    end_narrow(c, e, i, sums[0], sums[1], sums[2], sums[3], pixels, y, step);
+/* The products of the last 1..3 weights of a row with pixels, to their sums. */
+static void add_tail(const nmp_conv *c, const uint32_t *x, const uint8_t *row, int32_t *sum, size_t pixels) {
+  uint32_t pair[2];
+  nmp_conv_dsp_tail(c, row, pair);
+  for (size_t p = 0; p < pixels; p++) {
+    sum[p] = dsp_mla2(x[p + pixels], pair[1], dsp_mla2(x[p], pair[0], sum[p]));
   }
 }
 
-void nmp_conv_dsp_four(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel) {
-  const size_t k = c->k, groups = (k + 3) / 4, simple = followed(c, e);
-  const size_t quick = !e->bytes ? 0 : count < simple ? count : simple;
+/* Channels i, i + 1, ... of e, `left` pairs of them, by `groups` > 0 of four weights of each. row: bytes of one; 0: the
+ * pair is one channel twice.
+ */
+static void run_pairs(const nmp_conv *c, const ends *e, const uint32_t *x, size_t i, size_t left, size_t groups,
+                      size_t row, void *y, enum ending ending) {
+  const size_t skipped = (ROUND - groups % ROUND) % ROUND;
+  pairs these = {.x = (const uint8_t *)x - skipped * STEP_BYTES,
+                 .entry = skipped * STEP_CODE,
+                 .start = e->start + i,
+                 .shift = e->shift + i,
+                 .y = y,
+                 .y_step = c->out,
+                 .left = left,
+                 .row = row,
+                 .row_read = 4 * groups,
+                 .ending = ending};
+  pairs_of_channels(&these, (const uint8_t *)c->w + (e->first + i) * c->k);
+}
+
+/* Channels that are not `quick` leave their sums, with less than four weights at the end of a row, to the rest. */
+void nmp_conv_dsp_three(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel) {
+  const size_t k = c->k, simple = followed(c, e), step = (size_t)c->out << nmp_y_wide(c);
+  const size_t quick = !e->bytes ? 0 : (count < simple ? count : simple) / 2 * 2;
+  size_t i = quick;
   if (quick > 0) {
-    channels these = {.start = e->start,
-                      .x = x,
-                      .groups = groups,
-                      .shift = e->shift,
-                      .y = output(c, pixel, e->first),
-                      .y_step = c->out,
-                      .left = quick,
-                      .w_step = (ptrdiff_t)k - (ptrdiff_t)(4 * groups),
-#if NMP_CONV_ADD
-                      .adds = c->adds
-#endif
-    };
-    (e->mode == INT8 || nmp_conv_adds(c) ? int8_4 : positive8_4)(&these, (const uint8_t *)c->w + e->first * k);
+    const enum ending one = e->mode == POSITIVE8 ? TO_POSITIVE8 : TO_INT8;
+    run_pairs(c, e, x, 0, quick / 2, (k + 3) / 4, k, output(c, pixel, e->first), nmp_conv_adds(c) ? ADD_TO_INT8 : one);
   }
-  if (quick < count) {
-    narrow(c, e, x, quick, count, pixel, 4);
+  while (i < count) {
+    const size_t channels = k >= 4 && i + 2 <= count ? 2 : 1, groups = i + channels <= simple ? (k + 3) / 4 : k / 4;
+    int32_t sums[6];
+    sums[0] = sums[1] = sums[2] = e->start[i];
+    if (groups > 0) {
+      run_pairs(c, e, x, i, 1, groups, channels == 2 ? k : 0, sums, TO_SUMS);
+    }
+    for (const size_t end = i + channels, first = i; i < end; i++) {
+      int32_t *sum = sums + 3 * (i - first);
+      if (4 * groups < k) {
+        add_tail(c, x + 6 * groups, (const uint8_t *)c->w + (e->first + i) * k, sum, 3);
+      }
+      end_narrow(c, e, i, sum[0], sum[1], sum[2], 3, output(c, pixel, e->first + i), step);
+    }
   }
 }
 
+/* The same of two pixels. */
 void nmp_conv_dsp_two(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel) {
-  narrow(c, e, x, 0, count, pixel, 2);
+  const size_t k = c->k, simple = followed(c, e), step = (size_t)c->out << nmp_y_wide(c);
+  const uint8_t *w = (const uint8_t *)c->w + e->first * k;
+  uint8_t *y = output(c, pixel, e->first);
+  for (size_t i = 0; i < count; i++, w += k, y += 1u << nmp_y_wide(c)) {
+    const size_t groups = i < simple ? (k + 3) / 4 : k / 4;
+    int32_t sums[2] = {e->start[i], e->start[i]};
+    times2(sums, x, w, groups);
+    if (4 * groups < k) {
+      add_tail(c, x + 4 * groups, w, sums, 2);
+    }
+    end_narrow(c, e, i, sums[0], sums[1], 0, 2, y, step);
+  }
 }
 
 /* The same in int64, of two pixels. */
