@@ -58,12 +58,12 @@ def command(
     if device is not None:
         from nmpconv.cli.bench_device import bench
 
-        given = shared_flags.given(model)
-        bench(given, device, data or [], runs=runs, cpu=cpu, wait=wait, no_reset=no_reset, baud=baud, json=json)
+        source = shared_flags.file_or_stdin(model)
+        bench(source, device, data or [], runs=runs, cpu=cpu, wait=wait, no_reset=no_reset, baud=baud, json=json)
         return
     import nmpconv  # not loaded for --help
 
-    net = nmpconv.load(shared_flags.given(model), cpu=cpu, threads=threads)
+    net = nmpconv.load(shared_flags.file_or_stdin(model), cpu=cpu, threads=threads)
     chosen = shared_flags.sources(data or (), "--data") or None
     with console.progress() as progress:
         timing = nmpconv.bench(net, runs=runs, warmup=warmup, data=chosen, progress=progress)

@@ -34,7 +34,7 @@ def bench(
     net = nmpconv.load(model, cpu=cpu)
     chosen = shared_flags.sources(sources, "--data") or None
     with console.progress() as progress:
-        found = nmpconv.bench(
+        measurement = nmpconv.bench(
             model,
             runs=runs,
             cpu=cpu,
@@ -46,14 +46,14 @@ def bench(
             progress=progress,
         )
     if json:
-        console.as_json(_json(name, net, found))
+        console.as_json(_json(name, net, measurement))
     else:
-        _show(name, net, found)
+        _show(name, net, measurement)
 
 
-def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
-    unit, count, seconds = found.counter.unit, found.counter.count, found.counter.seconds
-    hello, short = found.hello, console.of_files([net.model])
+def _json(name: str, net: Net, measurement: Measured) -> dict[str, Any]:
+    unit, count, seconds = measurement.counter.unit, measurement.counter.count, measurement.counter.seconds
+    hello, short = measurement.hello, console.of_files([net.model])
     return {
         "device": name,
         "board": hello.board,
@@ -62,31 +62,31 @@ def _json(name: str, net: Net, found: Measured) -> dict[str, Any]:
         "counter": hello.counter,
         "counter_hz": hello.counter_hz,
         "simulated": seconds is None,
-        "runs": len(found.runs),
+        "runs": len(measurement.runs),
         "latency_ms": None
         if seconds is None
-        else {"min": 1e3 * found.least * seconds, "median": 1e3 * found.median * seconds},
-        unit: count(found.least),
+        else {"min": 1e3 * measurement.least * seconds, "median": 1e3 * measurement.median * seconds},
+        unit: count(measurement.least),
         "ops": [
             {"name": op.name, "short": short[op.name], "kind": op.kind, unit: count(ticks), "macs": op.macs}
-            for op, ticks in zip(net.model.ops, found.ops, strict=True)
+            for op, ticks in zip(net.model.ops, measurement.ops, strict=True)
         ],
-        "arena_bytes": found.loaded.arena_bytes,
+        "arena_bytes": measurement.loaded.arena_bytes,
         "arena_available": hello.arena_bytes,
-        "model_bytes": found.upload.size,
+        "model_bytes": measurement.upload.size,
         "firmware_bytes": hello.program_bytes,
-        "upload_bytes_per_second": found.upload.rate,
-        "upload_resumed_at": found.upload.resumed,
-        "baud": found.baud,
-        "verified": found.verified > 0,
-        "verified_inputs": found.verified,
-        "warnings": list(found.warnings),
+        "upload_bytes_per_second": measurement.upload.rate,
+        "upload_resumed_at": measurement.upload.resumed,
+        "baud": measurement.baud,
+        "verified": measurement.verified > 0,
+        "verified_inputs": measurement.verified,
+        "warnings": list(measurement.warnings),
     }
 
 
-def _show(name: str, net: Net, found: Measured) -> None:
-    unit, count = found.counter.unit, found.counter.count
-    total, most = sum(found.ops) or 1, max(found.ops) or 1
+def _show(name: str, net: Net, measurement: Measured) -> None:
+    unit, count = measurement.counter.unit, measurement.counter.count
+    total, most = sum(measurement.ops) or 1, max(measurement.ops) or 1
     console.table(
         ("#", "op", "name", f">{unit}", ">share", ">MACs", f">MAC/{_ONE[unit]}", ""),
         [
@@ -100,7 +100,7 @@ def _show(name: str, net: Net, found: Measured) -> None:
                 _per(op.macs, count(ticks)),
                 console.bar(ticks / most),
             ]
-            for i, (op, ticks) in enumerate(zip(net.model.ops, found.ops, strict=True))
+            for i, (op, ticks) in enumerate(zip(net.model.ops, measurement.ops, strict=True))
         ],
         title="Ops",
         short=console.of_files([net.model]),
@@ -109,42 +109,45 @@ def _show(name: str, net: Net, found: Measured) -> None:
     console.facts(
         [
             ("device", name),
-            *devices.facts(found.hello),
-            ("counter", _counter(found)),
-            ("runs", str(len(found.runs))),
-            (unit, f"{count(found.least)} (min), {count(round(found.median))} (median)"),
-            *_latency(found),
-            ("work", f"{console.scaled(macs)}MAC, {_per(macs, count(found.least))} MAC per {_ONE[unit]}"),
-            ("arena", f"{console.size(found.loaded.arena_bytes)} of {console.size(found.hello.arena_bytes)}"),
-            ("model", f"{console.size(found.upload.size)}, {_arrival(found)}"),
-            ("verified", f"{found.verified} input(s): the same bytes as here"),
+            *devices.facts(measurement.hello),
+            ("counter", _counter(measurement)),
+            ("runs", str(len(measurement.runs))),
+            (unit, f"{count(measurement.least)} (min), {count(round(measurement.median))} (median)"),
+            *_latency(measurement),
+            ("work", f"{console.scaled(macs)}MAC, {_per(macs, count(measurement.least))} MAC per {_ONE[unit]}"),
+            (
+                "arena",
+                f"{console.size(measurement.loaded.arena_bytes)} of {console.size(measurement.hello.arena_bytes)}",
+            ),
+            ("model", f"{console.size(measurement.upload.size)}, {_arrival(measurement)}"),
+            ("verified", f"{measurement.verified} input(s): the same bytes as here"),
         ]
     )
-    for text in found.warnings:
+    for text in measurement.warnings:
         console.line(f"warning: {text}")
 
 
-def _counter(found: Measured) -> str:
-    unit = found.counter.unit
-    what = found.hello.counter if found.hello.counter == unit else f"{found.hello.counter}: {unit}"
-    what += f" of {console.scaled(found.hello.counter_hz)}Hz" if unit == "ticks" else ""
-    return f"{what}, not time: no memory, no pipeline" if found.counter.seconds is None else what
+def _counter(measurement: Measured) -> str:
+    unit = measurement.counter.unit
+    what = measurement.hello.counter if measurement.hello.counter == unit else f"{measurement.hello.counter}: {unit}"
+    what += f" of {console.scaled(measurement.hello.counter_hz)}Hz" if unit == "ticks" else ""
+    return f"{what}, not time: no memory, no pipeline" if measurement.counter.seconds is None else what
 
 
-def _latency(found: Measured) -> list[tuple[str, str]]:
+def _latency(measurement: Measured) -> list[tuple[str, str]]:
     """Its row; none where there is no clock."""
-    if (tick := found.counter.seconds) is None:
+    if (tick := measurement.counter.seconds) is None:
         return []
-    least, middle = console.duration(found.least * tick), console.duration(found.median * tick)
+    least, middle = console.duration(measurement.least * tick), console.duration(measurement.median * tick)
     return [("latency", f"{least} (min), {middle} (median)")]
 
 
-def _arrival(found: Measured) -> str:
-    upload = found.upload
+def _arrival(measurement: Measured) -> str:
+    upload = measurement.upload
     if upload.resumed == upload.size:
         return "was there already"
     resumed = f", resumed at {upload.resumed}" if upload.resumed else ""
-    baud = f" and {found.baud} baud" if found.baud else ""
+    baud = f" and {measurement.baud} baud" if measurement.baud else ""
     return f"uploaded at {console.scaled(upload.rate)}B/s{baud}{resumed}"
 
 

@@ -71,10 +71,10 @@ def command(
 
     import nmpconv  # not loaded for --help
 
-    given, content = shared_flags.given(model), shared_flags.given(file)
+    source, content = shared_flags.file_or_stdin(model), shared_flags.file_or_stdin(file)
     with console.progress() as progress:
-        found = nmpconv.bisect(
-            given,
+        bisection = nmpconv.bisect(
+            source,
             content,
             shared_flags.sources(data, "--data"),
             recipe=recipe,
@@ -84,32 +84,36 @@ def command(
             output=path,
             progress=progress,
         )
-    every = (name for row in found.rows for name in (row.name, *row.grid))
+    every = (name for row in bisection.rows for name in (row.name, *row.grid))
     short = {**console.shortened(every), **console.of_files([read(content)])}
     if json:
-        console.as_json(_json(found, path, short))
+        console.as_json(_json(bisection, path, short))
     else:
-        _show(found, path, metric, short)
+        _show(bisection, path, metric, short)
 
 
-def _json(found: nmpconv.Bisected, path: Path, short: Mapping[str, str]) -> dict[str, Any]:
-    small = None if found.small is None else {"db": found.small.db, "nodes": found.small.nodes, "of": found.small.of}
+def _json(bisection: nmpconv.Bisected, path: Path, short: Mapping[str, str]) -> dict[str, Any]:
+    small = (
+        None
+        if bisection.small is None
+        else {"db": bisection.small.db, "nodes": bisection.small.nodes, "of": bisection.small.of}
+    )
     return {
         "output": str(path),
-        "files": sorted(found.files),
-        "sqnr_db": found.score.db,
-        "agreement": found.score.agreement,
-        "simulated_db": found.simulated_db,
-        "metric": found.metric,
-        "anew_db": found.anew_db,
-        "tensors": [{**asdict(row), "short": short[row.name]} for row in found.rows],
-        "levers": [{**asdict(lever), "short": short.get(lever.name, lever.name)} for lever in found.levers],
+        "files": sorted(bisection.files),
+        "sqnr_db": bisection.score.db,
+        "agreement": bisection.score.agreement,
+        "simulated_db": bisection.simulated_db,
+        "metric": bisection.metric,
+        "anew_db": bisection.anew_db,
+        "tensors": [{**asdict(row), "short": short[row.name]} for row in bisection.rows],
+        "levers": [{**asdict(lever), "short": short.get(lever.name, lever.name)} for lever in bisection.levers],
         "small": small,
     }
 
 
-def _show(found: nmpconv.Bisected, path: Path, metric: str | None, short: Mapping[str, str]) -> None:
-    rows = found.rows[:SHOWN]
+def _show(bisection: nmpconv.Bisected, path: Path, metric: str | None, short: Mapping[str, str]) -> None:
+    rows = bisection.rows[:SHOWN]
     shown = {name: name for name in short} if console.Talk.verbose else short
     console.table(
         ("name", ">gain dB", ">metric", "what", ">bits", ">e", ""),
@@ -128,15 +132,18 @@ def _show(found: nmpconv.Bisected, path: Path, metric: str | None, short: Mappin
         title="Gain when this alone is float",
         short=short,
     )
-    show_levers(found.levers, short)
-    small = found.small
+    show_levers(bisection.levers, short)
+    small = bisection.small
     console.facts(
         [
-            ("SQNR", f"{console.decibels(found.score.db)}, simulated {console.decibels(found.simulated_db)}"),
-            (metric or "", "" if found.metric is None else f"{found.metric:.4g}"),
-            ("converted anew", "" if found.anew_db is None else f"{found.anew_db:+.2f} dB: the file was changed since"),
+            ("SQNR", f"{console.decibels(bisection.score.db)}, simulated {console.decibels(bisection.simulated_db)}"),
+            (metric or "", "" if bisection.metric is None else f"{bisection.metric:.4g}"),
+            (
+                "converted anew",
+                "" if bisection.anew_db is None else f"{bisection.anew_db:+.2f} dB: the file was changed since",
+            ),
             ("shown by", "" if small is None else f"{small.nodes} of {small.of} nodes, {small.db:.2f} dB"),
-            ("files", f"{path}: {', '.join(sorted(found.files))}"),
+            ("files", f"{path}: {', '.join(sorted(bisection.files))}"),
         ]
     )
 

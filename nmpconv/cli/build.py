@@ -42,50 +42,50 @@ def command(
     import nmpconv  # not loaded for --help
 
     with console.progress() as progress:
-        found = nmpconv.build(project, force=force, outside=outside, progress=progress)
-    missed = [(one.target, gate) for one in found for gate in one.missed]
+        builds = nmpconv.build(project, force=force, outside=outside, progress=progress)
+    missed = [(build.target, gate) for build in builds for gate in build.missed]
     words = "; ".join(f"{name}: {gate.name} {gate.allowed:g}, found {gate.found:.6g}" for name, gate in missed)
     error = GateError(f"missed gates: {words}") if missed else None
     if json:
         failed = {} if error is None else {"error": error.to_json()}
-        console.as_json({"targets": [_row(one) for one in found], **failed})
+        console.as_json({"targets": [_row(build) for build in builds], **failed})
     else:
-        _show(found)
+        _show(builds)
     if error is not None:
         console.say(f"error: {error.message}")
         raise typer.Exit(ExitCode.GATE)
 
 
-def _row(one: nmpconv.Built) -> dict[str, object]:
-    gates = [{"gate": g.name, "allowed": g.allowed, "found": g.found, "met": g.met} for g in one.gates]
-    measured = asdict(one.measured)
+def _row(build: nmpconv.Built) -> dict[str, object]:
+    gates = [{"gate": g.name, "allowed": g.allowed, "found": g.found, "met": g.met} for g in build.gates]
+    measured = asdict(build.measured)
     return {
-        "target": one.target,
-        "file": str(one.path),
-        "sha256": one.sha256,
-        "made": one.fresh,
-        "verdict": one.verdict.to_json(),
+        "target": build.target,
+        "file": str(build.path),
+        "sha256": build.sha256,
+        "made": build.fresh,
+        "verdict": build.verdict.to_json(),
         **measured,
         "gates": gates,
-        "warnings": list(one.warnings),
+        "warnings": list(build.warnings),
     }
 
 
-def _show(found: list[nmpconv.Built]) -> None:
-    for one in found:
-        show_verdict(one.verdict, one.target)
+def _show(builds: list[nmpconv.Built]) -> None:
+    for build in builds:
+        show_verdict(build.verdict, build.target)
     columns = ("target", "file", "", ">flash", ">RAM", ">top-1", ">agreement", ">SQNR", ">instructions", "gates")
     rows = []
-    for one in found:
-        m = one.measured
-        gates = f"{len(one.missed)} of {len(one.gates)} missed" if one.missed else "met" if one.gates else ""
+    for build in builds:
+        m = build.measured
+        gates = f"{len(build.missed)} of {len(build.gates)} missed" if build.missed else "met" if build.gates else ""
         sqnr = "" if m.sqnr is None else console.decibels(m.sqnr)
-        state = "made" if one.fresh else "up to date"
+        state = "made" if build.fresh else "up to date"
         rates = [console.rate(m.top1), console.rate(m.agreement)]
         count = "" if m.instructions is None else str(m.instructions)
         sizes = [console.size(m.flash), console.size(m.ram)]
-        rows.append([one.target, str(one.path), state, *sizes, *rates, sqnr, count, gates])
+        rows.append([build.target, str(build.path), state, *sizes, *rates, sqnr, count, gates])
     console.table(columns, rows)
-    for one in found:
-        for text in one.warnings:
-            console.line(f"warning: {one.target}: {text}")
+    for build in builds:
+        for text in build.warnings:
+            console.line(f"warning: {build.target}: {text}")

@@ -60,7 +60,7 @@ def command(
     from nmpconv.runtime.shared_arena import shared_arena
     from nmpconv.runtime.targets import most
 
-    sources = [shared_flags.given(model) for model in models or ()]
+    sources = [shared_flags.file_or_stdin(model) for model in models or ()]
     files = nmpconv.bundle(sources, output=output, as_=shared_flags.value(as_), name=name, tensors=tensors)
     contents = [shared_flags.content(source) for source in sources]
     arenas = [most(data) for data in contents]
@@ -70,8 +70,8 @@ def command(
             {"file": str(model), "model_bytes": len(data), "arena_bytes": bytes_}
             for model, data, bytes_ in zip(models or (), contents, arenas, strict=True)
         ]
-        told = {"model_bytes": total, "arena_bytes": arena, "models": sizes}
-        console.as_json({"folder": str(output), "files": sorted(files), **told})
+        figures = {"model_bytes": total, "arena_bytes": arena, "models": sizes}
+        console.as_json({"folder": str(output), "files": sorted(files), **figures})
         return
     several = f", {len(contents)} models" if len(contents) > 1 else ""
     console.facts(

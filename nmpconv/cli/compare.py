@@ -43,28 +43,28 @@ def command(
     from nmpconv.runtime.feed import given
     from nmpconv.runtime.interpreter import load
 
-    source = shared_flags.given(model)
+    source = shared_flags.file_or_stdin(model)
     net = load(source)
     chosen = shared_flags.sources(data or (), "--data")
     cases = [case for calls in given(net, chosen) for case in calls] if data else on_device.cases(net)
     content = shared_flags.content(source)
     with (
         console.progress() as progress,
-        opened(device, progress, wait, no_reset=no_reset, baud=baud, model=content) as found,
+        opened(device, progress, wait, no_reset=no_reset, baud=baud, model=content) as board,
     ):
-        on_device.load(found, net, content)
+        on_device.load(board, net, content)
         for i, case in enumerate(cases):
-            first = on_device.first_difference(found, net, case)
+            first = on_device.first_difference(board, net, case)
             if first is not None:
                 raise _mismatch(net, i, *first, where=device)
             progress("compare", i + 1, len(cases))
     ops = len(net.model.ops)
     if json:
         same = {"device": device, "inputs": len(cases), "ops": ops, "equal": True}
-        console.as_json({**same, "warnings": found.warnings})
+        console.as_json({**same, "warnings": board.warnings})
         return
     console.line(f"{ops} ops on {len(cases)} input(s): the same bytes on {device} as here")
-    for text in found.warnings:
+    for text in board.warnings:
         console.line(f"warning: {text}")
 
 

@@ -156,9 +156,9 @@ def facts(rows: Iterable[tuple[str, str]], styles: Mapping[str, tuple[str, str]]
 
     styles: by name, the beginning of a value and rich's style of it on a terminal.
     """
-    kept = [(clean(name), clean(value)) for name, value in rows if value]
-    width, edge = max((len(name) for name, _ in kept), default=0), columns()
-    for name, value in kept:
+    entries = [(clean(name), clean(value)) for name, value in rows if value]
+    width, edge = max((len(name) for name, _ in entries), default=0), columns()
+    for name, value in entries:
         lines = value.splitlines()
         if edge is not None:
             lines = [part for text in lines for part in _wrapped(text, max(edge - width - 2, FOLD))]

@@ -67,15 +67,17 @@ def command(
     for file in (None if dry_run else path, *(options.get(name) for name, flag in FLAGS.items() if flag.writes)):
         if file is not None:
             shared_flags.check_output(file, model, json=json)
-    found = shared_flags.sources(data or (), "--data")
-    kept = path if path != shared_flags.STREAM else Path(f"{shared_flags.stem(model)}.nmp")
-    journal = kept.with_name(f"{kept.name}.auto.json") if options["bits"] == "auto" else None
+    sources = shared_flags.sources(data or (), "--data")
+    destination = path if path != shared_flags.STREAM else Path(f"{shared_flags.stem(model)}.nmp")
+    journal = destination.with_name(f"{destination.name}.auto.json") if options["bits"] == "auto" else None
 
     import nmpconv  # the engines behind it take a second to load: --help and usage errors do not wait for them
     from nmpconv.file.reader import read
 
     with console.progress() as progress:
-        result = nmpconv.convert(shared_flags.given(model), found, **options, journal=journal, progress=progress)
+        result = nmpconv.convert(
+            shared_flags.file_or_stdin(model), sources, **options, journal=journal, progress=progress
+        )
     if not dry_run:
         shared_flags.write(path, result.data)
     if journal is not None:
@@ -84,11 +86,11 @@ def command(
     report, written = result.report, None if dry_run else path
     short = console.of_files([read(result.data, verified=True)])
     if json:
-        told = report.to_json()
-        told["layers"] = [{**row, "short": short[row["name"]]} for row in told["layers"]]
-        told["levers"] = [{**row, "short": short.get(row["name"], row["name"])} for row in told["levers"]]
+        fields = report.to_json()
+        fields["layers"] = [{**row, "short": short[row["name"]]} for row in fields["layers"]]
+        fields["levers"] = [{**row, "short": short.get(row["name"], row["name"])} for row in fields["levers"]]
         figures = {"flash_bytes": len(result.data), "ram": [asdict(row) for row in needs]} if needs else {}
-        console.as_json({"model": str(model), "output": written and str(written), **told, **figures})
+        console.as_json({"model": str(model), "output": written and str(written), **fields, **figures})
         return
     with console.on_stderr(written == shared_flags.STREAM):
         show_report(report, model, written, short, planned=result.sketch)

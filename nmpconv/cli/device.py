@@ -51,9 +51,9 @@ def info(
     with console.progress() as progress, opened(name, progress, wait, no_reset=no_reset) as device:
         hello = device.hello
     if json:
-        found = {key: getattr(hello, key) for key in ("board", "cpu", "version", "counter", "clock_hz", "counter_hz")}
+        about = {key: getattr(hello, key) for key in ("board", "cpu", "version", "counter", "clock_hz", "counter_hz")}
         sizes = {key: getattr(hello, key) for key in ("program_bytes", "model_bytes", "arena_bytes")}
-        console.as_json({"device": name, **found, **sizes})
+        console.as_json({"device": name, **about, **sizes})
         return
     memory = f"{console.size(hello.model_bytes)} for models, {console.size(hello.arena_bytes)} for activations"
     counter = f"{hello.counter}, {console.scaled(hello.counter_hz)}Hz"
@@ -68,19 +68,19 @@ def listed(json: shared_flags.Json = False) -> None:
     from nmpconv.device.drives import drives
     from nmpconv.device.serial_ports import serial_ports
 
-    found, boards = serial_ports(), {f"sim:{board}": simulator.missing(board) for board in simulator.boards()}
+    ports, boards = serial_ports(), {f"sim:{board}": simulator.missing(board) for board in simulator.boards()}
     if json:
         simulated = [{"device": name, "missing": lacks or None} for name, lacks in boards.items()]
         serial = [
             {"device": p.device, "description": p.description, "usb": p.usb or None, "board": p.board or None}
-            for p in found
+            for p in ports
         ]
         shown = [
             {"drive": str(d.path), "takes": d.way, "model": d.model or None, "board": d.board or None} for d in drives()
         ]
         console.as_json({"ports": serial, "drives": shown, "simulated": simulated})
         return
-    rows = [[port.device, port.usb, port.board or port.description or "serial port"] for port in found]
+    rows = [[port.device, port.usb, port.board or port.description or "serial port"] for port in ports]
     rows += [[str(d.path), "drive", d.board or d.model or "a board"] for d in drives()]
     rows += [[name, "", lacks or "ready"] for name, lacks in boards.items()]
     console.table(("device", "USB", ""), rows)

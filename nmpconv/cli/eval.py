@@ -67,8 +67,8 @@ def command(
     import nmpconv  # not loaded for --help
 
     with console.progress() as progress:
-        found = nmpconv.evaluate(
-            shared_flags.given(model),
+        evaluation = nmpconv.evaluate(
+            shared_flags.file_or_stdin(model),
             shared_flags.sources(data, "--data"),
             reference=reference,
             limit=limit,
@@ -83,64 +83,67 @@ def command(
             progress=progress,
         )
     if json:
-        console.as_json(_json(found))
+        console.as_json(_json(evaluation))
         return
-    show_verdict(found.verdict)
-    _show(found)
-    for warning in found.warnings:
+    show_verdict(evaluation.verdict)
+    _show(evaluation)
+    for warning in evaluation.warnings:
         console.line(f"warning: {warning}")
 
 
-def _json(found: Evaluation) -> dict[str, object]:
+def _json(evaluation: Evaluation) -> dict[str, object]:
     return {
-        "verdict": found.verdict.to_json(),
-        "n": found.n,
-        "sequences": found.sequences,
-        "labels": found.labelled or None,
-        "top1": found.top1,
-        "top5": found.top5,
-        "reference_top1": found.reference_top1,
-        "reference_top5": found.reference_top5,
-        "agreement": found.agreement,
-        "agreed": found.agreed,
-        "agreement_range": found.agreement_range,
-        "sqnr_db": found.mean_sqnr_db,
-        "metrics": dict(found.metrics),
-        "outputs": [{"name": name, "sqnr_db": value} for name, value in found.sqnr.items()]
-        + [{"name": name, "equal": value} for name, value in found.equal.items()],
-        "inputs": [one.to_json() for one in found.inputs],
-        "warnings": list(found.warnings),
+        "verdict": evaluation.verdict.to_json(),
+        "n": evaluation.n,
+        "sequences": evaluation.sequences,
+        "labels": evaluation.labelled or None,
+        "top1": evaluation.top1,
+        "top5": evaluation.top5,
+        "reference_top1": evaluation.reference_top1,
+        "reference_top5": evaluation.reference_top5,
+        "agreement": evaluation.agreement,
+        "agreed": evaluation.agreed,
+        "agreement_range": evaluation.agreement_range,
+        "sqnr_db": evaluation.mean_sqnr_db,
+        "metrics": dict(evaluation.metrics),
+        "outputs": [{"name": name, "sqnr_db": value} for name, value in evaluation.sqnr.items()]
+        + [{"name": name, "equal": value} for name, value in evaluation.equal.items()],
+        "inputs": [input_range.to_json() for input_range in evaluation.inputs],
+        "warnings": list(evaluation.warnings),
     }
 
 
-def _show(found: Evaluation) -> None:
+def _show(evaluation: Evaluation) -> None:
     columns = ("", ">top-1", ">top-5")
     rows = [
-        ["quantized", console.rate(found.top1), console.rate(found.top5)],
-        ["float", console.rate(found.reference_top1), console.rate(found.reference_top5)],
+        ["quantized", console.rate(evaluation.top1), console.rate(evaluation.top5)],
+        ["float", console.rate(evaluation.reference_top1), console.rate(evaluation.reference_top5)],
     ]
-    if found.top1 is not None:
-        console.table(columns, rows if found.reference_top1 is not None else rows[:1])
+    if evaluation.top1 is not None:
+        console.table(columns, rows if evaluation.reference_top1 is not None else rows[:1])
     console.facts(
         [
-            ("samples", str(found.n) if found.sequences is None else ""),
-            ("sequences", "" if found.sequences is None else f"{found.sequences}, {found.n} call(s) judged"),
-            ("labels", found.labelled),
-            ("agreement", _agreement(found)),
-            ("SQNR", "\n".join(f"{console.decibels(value)}  {name}" for name, value in found.sqnr.items())),
-            ("saturated", "\n".join(one.words for one in found.inputs if one.beyond)),
-            *((name, f"{value:.4g}") for name, value in found.metrics.items()),
+            ("samples", str(evaluation.n) if evaluation.sequences is None else ""),
+            (
+                "sequences",
+                "" if evaluation.sequences is None else f"{evaluation.sequences}, {evaluation.n} call(s) judged",
+            ),
+            ("labels", evaluation.labelled),
+            ("agreement", _agreement(evaluation)),
+            ("SQNR", "\n".join(f"{console.decibels(value)}  {name}" for name, value in evaluation.sqnr.items())),
+            ("saturated", "\n".join(input_range.words for input_range in evaluation.inputs if input_range.beyond)),
+            *((name, f"{value:.4g}") for name, value in evaluation.metrics.items()),
             (
                 "equal",
-                "\n".join(f"{console.rate(value)} of the elements  {name}" for name, value in found.equal.items()),
+                "\n".join(f"{console.rate(value)} of the elements  {name}" for name, value in evaluation.equal.items()),
             ),
         ]
     )
 
 
-def _agreement(found: Evaluation) -> str:
+def _agreement(evaluation: Evaluation) -> str:
     from nmpconv.base import confidence
 
-    if found.agreed is None:
+    if evaluation.agreed is None:
         return ""
-    return f"{console.rate(found.agreement)}, {confidence.counted(found.agreed, found.n, 'samples')}"
+    return f"{console.rate(evaluation.agreement)}, {confidence.counted(evaluation.agreed, evaluation.n, 'samples')}"

@@ -45,7 +45,7 @@ def command(
 
     import nmpconv  # not loaded for --help
 
-    data = nmpconv.export(shared_flags.given(model), to=to.value)
+    data = nmpconv.export(shared_flags.file_or_stdin(model), to=to.value)
     shared_flags.write(path, data)
     if json:
         console.as_json({"model": str(model), "output": str(path), "to": to.value, "bytes": len(data)})

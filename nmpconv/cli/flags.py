@@ -27,11 +27,6 @@ class Group:
 
     PANEL: ClassVar[str]
 
-    def given(self) -> dict[str, Any]:
-        """The values by the names of the fields; of an enum, its own value."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
-
     @classmethod
     def parameters(cls) -> list[Parameter]:
         """These flags as parameters of a command."""

@@ -56,11 +56,11 @@ def command(
 
     import nmpconv  # not loaded for --help
 
-    found = shared_flags.sources(data or (), "--data") or None
+    sources = shared_flags.sources(data or (), "--data") or None
     with console.progress() as progress:
         page = nmpconv.html_report(
-            [shared_flags.given(model) for model in models],
-            data=found,
+            [shared_flags.file_or_stdin(model) for model in models],
+            data=sources,
             reference=reference,
             limit=limit,
             time=time,
@@ -71,7 +71,7 @@ def command(
     shared_flags.write(path, text)
     names = [str(model) for model in models]
     if json:
-        verdicts = [found.to_json() for found in page.verdicts]
+        verdicts = [verdict.to_json() for verdict in page.verdicts]
         console.as_json({"models": names, "output": str(path), "bytes": len(text), "verdicts": verdicts})
     elif path != shared_flags.STREAM:
         for name, verdict in zip(names, page.verdicts, strict=True):

@@ -61,13 +61,15 @@ def command(
             )
         from nmpconv.cli import memory_of_several
 
-        given = [(path, shared_flags.given(path)) for path in models]
-        memory_of_several.show([(path, shared_flags.content(one), _read(one)) for path, one in given], machine, json)
+        files = [(path, shared_flags.file_or_stdin(path)) for path in models]
+        memory_of_several.show(
+            [(path, shared_flags.content(source), _read(source)) for path, source in files], machine, json
+        )
         return
-    source = shared_flags.given(models[0])
-    found, data = _read(source), shared_flags.content(source)
+    source = shared_flags.file_or_stdin(models[0])
+    model, data = _read(source), shared_flags.content(source)
     if not (json or memory_plan or machine):
-        _show(found, tensors, (), None)
+        _show(model, tensors, (), None)
         return
 
     from nmpconv.runtime import costs, targets  # they know all ops, which take a tenth of a second
@@ -78,14 +80,14 @@ def command(
         counted = {name: costs.estimated(data, name) for name in wanted if name in targets.MICROCONTROLLERS}
         estimates = [{"target": name, "total": sum(ops), "ops": ops} for name, ops in counted.items()]
         console.as_json(
-            {**_json(found, targets.scratch(data, machine)), "ram": ram, "estimated_instructions": estimates}
+            {**_json(model, targets.scratch(data, machine)), "ram": ram, "estimated_instructions": estimates}
         )
         return
     if memory_plan:
         known = machine in targets.MICROCONTROLLERS
-        show_memory(found, targets.scratch(data, machine), machine if known and machine else "the hungriest target")
+        show_memory(model, targets.scratch(data, machine), machine if known and machine else "the hungriest target")
     else:
-        _show(found, tensors, costs.estimated(data, machine) if machine in targets.MICROCONTROLLERS else (), machine)
+        _show(model, tensors, costs.estimated(data, machine) if machine in targets.MICROCONTROLLERS else (), machine)
     if machine:
         show_ram([targets.needs(data, machine)])
 
@@ -121,7 +123,7 @@ def _json(model: Model, scratch: Sequence[int]) -> dict[str, Any]:
         "labels": list(model.labels),
         "metadata": model.metadata,
         "test_vectors": len(model.test_vectors),
-        "memory": None if (found := memory(model, scratch)) is None else to_json(model, found),
+        "memory": None if (plan := memory(model, scratch)) is None else to_json(model, plan),
     }
 
 
@@ -248,11 +250,11 @@ def _port_row(port: FilePort, model: Model) -> list[str]:
     ]
 
 
-def _preprocess(found: Preprocess) -> str:
-    mean, std = ("/".join(f"{x:g}" for x in values) for values in (found.mean, found.std))
-    crop = f", crop {found.crop:g}" if found.crop != 1 else ""
-    low, high = found.range
-    return f"{found.channel_order}, {found.resize}{crop}, range {low:g}..{high:g}, mean {mean}, std {std}"
+def _preprocess(preprocess: Preprocess) -> str:
+    mean, std = ("/".join(f"{x:g}" for x in values) for values in (preprocess.mean, preprocess.std))
+    crop = f", crop {preprocess.crop:g}" if preprocess.crop != 1 else ""
+    low, high = preprocess.range
+    return f"{preprocess.channel_order}, {preprocess.resize}{crop}, range {low:g}..{high:g}, mean {mean}, std {std}"
 
 
 def _op_row(index: int, op: FileOp, model: Model) -> list[str]:
@@ -288,14 +290,16 @@ def _tensor_row(tensor: FileTensor, in_float: bool) -> list[str]:
 
 def _memory_rows(model: Model) -> list[list[str]]:
     """Activations by offset: the ops between which each is alive, and where it lies in the arena."""
-    made = {i: n for n, op in enumerate(model.ops) for i in op.outputs}
+    producers = {i: n for n, op in enumerate(model.ops) for i in op.outputs}
     used = {i: n for n, op in enumerate(model.ops) for i in op.inputs}
     ends = {port.tensor for port in model.outputs}
     rows = []
-    for i, tensor in sorted(enumerate(model.tensors), key=lambda item: (item[1].offset or 0, made.get(item[0], -1))):
+    for i, tensor in sorted(
+        enumerate(model.tensors), key=lambda item: (item[1].offset or 0, producers.get(item[0], -1))
+    ):
         if tensor.offset is None:
             continue
-        first = made.get(i)
+        first = producers.get(i)
         last = None if i in ends else used.get(i, first)
         alive = f"{'start' if first is None else first}..{'end' if last is None else last}"
         rows.append([str(tensor.offset), str(tensor.nbytes), alive, tensor.name, _place(tensor, model.arena_bytes)])

@@ -26,36 +26,36 @@ def show(models: Sequence[tuple[Path, bytes, Model]], target: str | None, json: 
         )
     names = [str(path) for path, _, _ in models]
     wanted = (None, *targets.MICROCONTROLLERS) if json and target is None else (target,)
-    found = [Together([Turn(data, model, machine) for _, data, model in models]) for machine in wanted]
+    groups = [Together([Turn(data, model, machine) for _, data, model in models]) for machine in wanted]
     if json:
-        console.as_json({"models": names, "together": [_json(one) for one in found]})
+        console.as_json({"models": names, "together": [_json(group) for group in groups]})
     else:
-        _show(names, found[0])
+        _show(names, groups[0])
 
 
-def _show(names: Sequence[str], found: Together) -> None:
-    rows = [[name, *map(str, _bytes(turn))] for name, turn in zip(names, found.turns, strict=True)]
-    whole = (found.arena, None, found.suspended, found.stack, found.flash)
+def _show(names: Sequence[str], group: Together) -> None:
+    rows = [[name, *map(str, _bytes(turn))] for name, turn in zip(names, group.turns, strict=True)]
+    whole = (group.arena, None, group.suspended, group.stack, group.flash)
     rows.append(["together", *("" if n is None else str(n) for n in whole)])
-    place = found.target or "the hungriest target"
+    place = group.target or "the hungriest target"
     console.table(
         ("model", ">arena", ">of it scratch", ">suspended", ">stack", ">flash"),
         rows,
         title=f"Models that take turns in one arena, on {place}, in bytes (suspended: handle and states)",
     )
-    together = found.arena + found.suspended
-    better = "" if together < found.apart else ": they need less apart"
+    together = group.arena + group.suspended
+    better = "" if together < group.apart else ": they need less apart"
     code = (
         ""
-        if found.interpreter is None
-        else "{} to {} kB of flash, measured with other nets; ".format(*found.interpreter)
+        if group.interpreter is None
+        else "{} to {} kB of flash, measured with other nets; ".format(*group.interpreter)
     )
     console.facts(
         [
             ("RAM", f"{together} B: the arena, and what is suspended"),
-            ("apart", f"{found.apart} B, an arena each{better}"),
-            ("stack", f"{found.stack} B at most, on Cortex-M with DSP instructions"),
-            ("interpreter", f"{code}ops: {', '.join(found.kinds)}"),
+            ("apart", f"{group.apart} B, an arena each{better}"),
+            ("stack", f"{group.stack} B at most, on Cortex-M with DSP instructions"),
+            ("interpreter", f"{code}ops: {', '.join(group.kinds)}"),
         ]
     )
 
@@ -64,16 +64,16 @@ def _bytes(turn: Turn) -> tuple[int, ...]:
     return turn.arena, turn.scratch, turn.suspended, turn.stack, turn.flash
 
 
-def _json(found: Together) -> dict[str, Any]:
+def _json(group: Together) -> dict[str, Any]:
     keys = ("arena_bytes", "scratch_bytes", "suspended_bytes", "stack_bytes", "flash_bytes")
     return {
-        "target": found.target,
-        "arena_bytes": found.arena,
-        "suspended_bytes": found.suspended,
-        "apart_bytes": found.apart,
-        "stack_bytes": found.stack,
-        "flash_bytes": found.flash,
-        "interpreter": found.interpreter,
-        "ops": found.kinds,
-        "models": [{**dict(zip(keys, _bytes(turn), strict=True)), "state_bytes": turn.states} for turn in found.turns],
+        "target": group.target,
+        "arena_bytes": group.arena,
+        "suspended_bytes": group.suspended,
+        "apart_bytes": group.apart,
+        "stack_bytes": group.stack,
+        "flash_bytes": group.flash,
+        "interpreter": group.interpreter,
+        "ops": group.kinds,
+        "models": [{**dict(zip(keys, _bytes(turn), strict=True)), "state_bytes": turn.states} for turn in group.turns],
     }

@@ -39,8 +39,8 @@ def with_options(options: type) -> Callable[[Callable[..., None]], Callable[...,
         flat = [*own[:-1], *map(_parameter, common), own[-1], *map(_parameter, known[len(common) :])]
 
         @functools.wraps(command)
-        def called(**given: Any) -> None:
-            command(**given | {option.name: _value(option, given[option.name]) for option in known})
+        def called(**values: Any) -> None:
+            command(**values | {option.name: _value(option, values[option.name]) for option in known})
 
         called.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
         called.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
@@ -78,15 +78,15 @@ def _parameter(option: Field[Any]) -> Parameter:
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[optional, info])
 
 
-def _value(option: Field[Any], given: Any) -> Any:
+def _value(option: Field[Any], value: Any) -> Any:
     """The value of an option's flag as a program gives it. UsageError for text that cannot be read."""
     flag, (kind, *_) = option.metadata["flag"], kinds_of(str(option.type))
-    if isinstance(given, Enum):
-        return given.value
-    if flag.counts and given is not None:
-        return texts.numbers(given, f"--{option.name}", flag.counts)
-    if get_origin(kind) is not None and isinstance(given, list):
+    if isinstance(value, Enum):
+        return value.value
+    if flag.counts and value is not None:
+        return texts.numbers(value, f"--{option.name}", flag.counts)
+    if get_origin(kind) is not None and isinstance(value, list):
         if kind == Sequence[str]:
-            return texts.names(given)
-        return texts.shapes(given) if get_args(kind)[1] == Sequence[int] else texts.values(given)
-    return given
+            return texts.names(value)
+        return texts.shapes(value) if get_args(kind)[1] == Sequence[int] else texts.values(value)
+    return value

@@ -50,7 +50,7 @@ class _PlainValues:
             return () if several else None
         try:
             if several and get_origin(kind) is list and isinstance(value, list | tuple):
-                return [_plain(one, get_args(kind)[0], info) for one in value]
+                return [_plain(element, get_args(kind)[0], info) for element in value]
             return _plain(value, kind, info)
         except Exception:  # whatever a parser raises, it does so once more
             return self._theirs().coerce(value, param=param, ctx=ctx)

@@ -24,17 +24,17 @@ def is_usage(error: BaseException) -> bool:
 
 def translated(error: Any, arguments: Sequence[str]) -> UsageError:
     """typer's error in our own words. error: for which `is_usage` holds. arguments: of the command line."""
-    context, said = getattr(error, "ctx", None), error.format_message()
+    context, message = getattr(error, "ctx", None), error.format_message()
     name, param = getattr(error, "option_name", ""), getattr(error, "param", None)
     if context is None:
-        needs = f"the flag takes {'no' if 'not take' in said else 'a'} value"
-        return UsageError(needs, where=_typed(name, arguments)) if name else UsageError(said)
+        needs = f"the flag takes {'no' if 'not take' in message else 'a'} value"
+        return UsageError(needs, where=_typed(name, arguments)) if name else UsageError(message)
     where, help_ = context.command_path, f"{context.command_path} -h tells more"
     known = {} if context.command.callback is None else inspect.signature(context.command.callback).parameters
     own, opts = (None, ()) if param is None else (known.get(param.name), param.opts)
     if hasattr(error, "possibilities"):
         typed = _typed(name, arguments)
-        flags = [flag_of(one) for one in known.values() if isinstance(info_of(one), OptionInfo)]
+        flags = [flag_of(parameter) for parameter in known.values() if isinstance(info_of(parameter), OptionInfo)]
         older = {f"--{old}": f"--{new}" for old, new in OLDER.items() if f"--{new}" in flags}
         names = {**older, **{flag: flag for flag in flags}}
         return UsageError(f"there is no option {typed}", where=where, found=typed, hint=_nearest(typed, names) or help_)
@@ -42,13 +42,13 @@ def translated(error: Any, arguments: Sequence[str]) -> UsageError:
         return UsageError(f"{flag_of(own)} is missing", where=where, hint=info_of(own).help or help_)
     if own is not None:
         return _bad(error, own, opts, arguments, help_)
-    if found := re.search(r"No such command '(.*?)'", said):
+    if match := re.search(r"No such command '(.*?)'", message):
         commands = context.command.list_commands(context)
-        hint = _nearest(found[1], commands) or f"there are {', '.join(commands)}"
-        return UsageError(f"there is no command {found[1]!r}", where=where, found=found[1], hint=hint)
-    if found := re.search(r"extra argument(?:s|\(s\))? \((.*)\)$", said):
-        return UsageError(f"more arguments than it takes: {found[1]}", where=where, found=found[1], hint=help_)
-    return UsageError(said, where=where, hint=help_)
+        hint = _nearest(match[1], commands) or f"there are {', '.join(commands)}"
+        return UsageError(f"there is no command {match[1]!r}", where=where, found=match[1], hint=hint)
+    if match := re.search(r"extra argument(?:s|\(s\))? \((.*)\)$", message):
+        return UsageError(f"more arguments than it takes: {match[1]}", where=where, found=match[1], hint=help_)
+    return UsageError(message, where=where, hint=help_)
 
 
 def _bad(error: Any, own: Parameter, names: Iterable[str], arguments: Sequence[str], hint: str) -> UsageError:
@@ -56,7 +56,7 @@ def _bad(error: Any, own: Parameter, names: Iterable[str], arguments: Sequence[s
     kind, value = kind_of(own), _value(names, arguments)
     if value is None or not issubclass(kind, Enum):
         return UsageError(error.message, where=flag_of(own), hint=hint)
-    allowed = [str(one.value) for one in kind]
+    allowed = [str(member.value) for member in kind]
     return refusal(value, ", ".join(allowed), flag_of(own), _nearest(value, allowed))
 
 

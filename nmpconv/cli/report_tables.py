@@ -45,16 +45,16 @@ def show_report(
     console.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
 
 
-def show_verdict(found: Verdict, about: str = "") -> None:
+def show_verdict(verdict: Verdict, about: str = "") -> None:
     """Shows a verdict in two or three lines. about: what it is on, where there are several."""
     console.facts(
         [
             ("target" if about else "", about),
-            ("verdict", f"{found.word}: {found.sentence}" if found.quality.basis else found.sentence),
-            ("needs", "" if found.footprint is None else found.footprint.words),
-            ("nearness", found.nearness),
+            ("verdict", f"{verdict.word}: {verdict.sentence}" if verdict.quality.basis else verdict.sentence),
+            ("needs", "" if verdict.footprint is None else verdict.footprint.words),
+            ("nearness", verdict.nearness),
         ],
-        {"verdict": (found.word, COLOURS.get(found.word, ""))},
+        {"verdict": (verdict.word, COLOURS.get(verdict.word, ""))},
     )
 
 
@@ -134,24 +134,24 @@ def show_front(front: Sequence[Candidate]) -> None:
     def percent(value: float | None) -> str:
         return console.NOTHING if value is None else f"{value:.1f}"
 
-    def named(one: Candidate) -> str:
-        more = f" and {len(one.wide) - NAMED} more" if len(one.wide) > NAMED else ""
-        return ", ".join(short[name] for name in one.wide[:NAMED]) + more
+    def named(candidate: Candidate) -> str:
+        more = f" and {len(candidate.wide) - NAMED} more" if len(candidate.wide) > NAMED else ""
+        return ", ".join(short[name] for name in candidate.wide[:NAMED]) + more
 
-    short = console.shortened(name for one in front for name in one.wide)
+    short = console.shortened(name for candidate in front for name in candidate.wide)
     rows = [
         [
-            "*" if one.taken else "",
-            str(len(one.wide)),
-            console.db(one.db),
-            percent(one.agreement),
-            percent(one.top1_drop),
-            str(one.ram),
-            str(one.flash),
-            console.scaled(one.instructions).strip(),
-            named(one),
+            "*" if candidate.taken else "",
+            str(len(candidate.wide)),
+            console.db(candidate.db),
+            percent(candidate.agreement),
+            percent(candidate.top1_drop),
+            str(candidate.ram),
+            str(candidate.flash),
+            console.scaled(candidate.instructions).strip(),
+            named(candidate),
         ]
-        for one in front
+        for candidate in front
     ]
     columns = ("", ">int16", ">dB", ">agreement", ">top-1 drop", ">RAM", ">flash", ">instructions", "tensors")
     title = "Candidates (* is taken; on images that nothing was fitted to; RAM, flash in bytes; instructions estimated)"
@@ -162,25 +162,25 @@ def show_levers(levers: Sequence[Lever], short: Mapping[str, str]) -> None:
     """Shows the measurements of each choice, alone: what helps, and what does not. short: names of the file."""
     columns = ("name", "what", ">gain dB", ">+/-", ">agreement", ">work", ">instructions", ">RAM", ">flash")
     for helps, heading in ((True, "What would help most"), (False, "What was tried, and gains no more than chance")):
-        rows = [one for one in levers if one.helps is helps]
+        rows = [lever for lever in levers if lever.helps is helps]
         if rows:
             target = rows[0].target
             counting = "instructions counted" if target is None else f"instructions estimated for {target}"
             title = f"{heading}, each alone, on {rows[0].images} images (RAM, flash in bytes; {counting})"
-            console.table(columns, [_lever(one) for one in rows], title=title, short=short)
+            console.table(columns, [_lever(lever) for lever in rows], title=title, short=short)
 
 
-def _lever(one: Lever) -> list[str]:
+def _lever(lever: Lever) -> list[str]:
     return [
-        one.name,
-        one.words,
-        f"{one.db:+.2f}",
-        console.NOTHING if one.db_margin is None else f"{one.db_margin:.2f}",
-        "" if one.agreed is None else f"{one.agreed:+d} of {one.images}",
-        f"{100 * one.work:+.1f} %",
-        f"{100 * one.instructions:+.1f} %",
-        f"{one.ram:+d}",
-        f"{one.flash:+d}",
+        lever.name,
+        lever.words,
+        f"{lever.db:+.2f}",
+        console.NOTHING if lever.db_margin is None else f"{lever.db_margin:.2f}",
+        "" if lever.agreed is None else f"{lever.agreed:+d} of {lever.images}",
+        f"{100 * lever.work:+.1f} %",
+        f"{100 * lever.instructions:+.1f} %",
+        f"{lever.ram:+d}",
+        f"{lever.flash:+d}",
     ]
 
 
@@ -238,16 +238,19 @@ def _legalized(report: Report) -> str:
     rows = report.legalized
     if not rows:
         return ""
-    kept = [row for row in rows if row.bits <= int(row.dtype.lstrip("uint"))]
+    not_wider = [row for row in rows if row.bits <= int(row.dtype.lstrip("uint"))]
     same = sum(row.bits_lost == 0 for row in rows)
     parts = [f"of {len(rows)} tensors are the model's"] + ([f"{same} have its steps"] if same else [])
-    if kept:
-        worst, mean = max(kept, key=lambda row: row.bits_lost), sum(row.bits_lost for row in kept) / len(kept)
+    if not_wider:
+        worst, mean = (
+            max(not_wider, key=lambda row: row.bits_lost),
+            sum(row.bits_lost for row in not_wider) / len(not_wider),
+        )
         name = console.shortened(row.name for row in rows)[worst.name]
         most = f"{worst.bits_lost:.2f} ({worst.dtype} to int{worst.bits}: {name})"
-        parts.append(f"{len(kept)} lose {mean:.2f} bits on average to power-of-two grids, at most {most}")
-    if len(kept) < len(rows):
-        parts.append(f"{len(rows) - len(kept)} have more bits now")
+        parts.append(f"{len(not_wider)} lose {mean:.2f} bits on average to power-of-two grids, at most {most}")
+    if len(not_wider) < len(rows):
+        parts.append(f"{len(rows) - len(not_wider)} have more bits now")
     return "; ".join(parts)
 
 

@@ -73,7 +73,7 @@ def command(
     from nmpconv.runtime.input_range import joined
     from nmpconv.runtime.interpreter import load
 
-    source = shared_flags.given(model)
+    source = shared_flags.file_or_stdin(model)
     net = load(source, cpu=cpu, threads=threads)
     ranked = len(net.outputs) == 1 and sum(dim > 1 for dim in net.outputs[0].shape) == 1
     path = output if output is not None or ranked else Path(f"{shared_flags.stem(model)}.npz")
@@ -98,16 +98,16 @@ def command(
             warnings = board.warnings
     if path is not None:
         shared_flags.write(path, _npz(net, results, raw))
-    ranges = joined(one for feed in feeds for one in feed.ranges.values())
-    warnings += [text for one in ranges for text in one.warnings]
-    found = [_found(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
+    ranges = joined(input_range for feed in feeds for input_range in feed.ranges.values())
+    warnings += [text for input_range in ranges for text in input_range.warnings]
+    rows = [_found(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
     if json:
         places = {"model": str(model), "output": None if path is None else str(path)}
-        fed = [one.to_json() for one in ranges]
-        console.as_json({**places, "samples": found, "inputs": fed, "warnings": warnings})
+        fed = [input_range.to_json() for input_range in ranges]
+        console.as_json({**places, "samples": rows, "inputs": fed, "warnings": warnings})
         return
     with console.on_stderr(path == shared_flags.STREAM):
-        for row in found if ranked else ():
+        for row in rows if ranked else ():
             _show(row)
         if path is not None:
             what = f"{sum(map(len, results))} {'call' if net.has_states else 'sample'}(s)"
@@ -118,43 +118,43 @@ def command(
 
 def _found(net: Net, file: str, calls: Sequence[Sequence[np.ndarray]], top: int) -> dict[str, Any]:
     """Result of a sample, or of a sequence of calls. top: classes, 0 for a model without."""
-    found: dict[str, Any] = {"file": file}
+    row: dict[str, Any] = {"file": file}
     if top:
-        found["top"] = _best(net, calls[-1], top)
+        row["top"] = _best(net, calls[-1], top)
     if net.has_states:
-        found["calls"] = len(calls)
+        row["calls"] = len(calls)
     if net.has_states and top:
-        found["stretches"] = _stretches([_best(net, call, 1)[0] for call in calls])
-    return found
+        row["stretches"] = _stretches([_best(net, call, 1)[0] for call in calls])
+    return row
 
 
 def _stretches(best: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Calls in a row with one best class; the score is the highest of them."""
-    found: list[dict[str, Any]] = []
+    stretches: list[dict[str, Any]] = []
     for i, row in enumerate(best):
-        if found and found[-1]["class"] == row["class"]:
-            found[-1] |= {"last": i, "score": max(found[-1]["score"], row["score"])}
+        if stretches and stretches[-1]["class"] == row["class"]:
+            stretches[-1] |= {"last": i, "score": max(stretches[-1]["score"], row["score"])}
         else:
-            found.append({"first": i, "last": i, **row})
-    return found
+            stretches.append({"first": i, "last": i, **row})
+    return stretches
 
 
-def _show(found: dict[str, Any]) -> None:
-    rows = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in found["top"]]
+def _show(sample: dict[str, Any]) -> None:
+    rows = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in sample["top"]]
     columns = [">class", "label", ">score"]
-    if "stretches" in found:
-        heard = found["stretches"]
+    if "stretches" in sample:
+        heard = sample["stretches"]
         spans = [str(s["first"]) if s["first"] == s["last"] else f"{s['first']}-{s['last']}" for s in heard]
         rows = [
             [span, str(s["class"]), s["label"] or "", f"{s['score']:.4f}"] for span, s in zip(spans, heard, strict=True)
         ]
         columns = [">calls", ">class", "label", ">score"]
-    console.table(columns, rows, title=found["file"])
+    console.table(columns, rows, title=sample["file"])
 
 
 def _named(file: str, values: Sequence[str], inputs: Sequence[str]) -> str:
     """A sample's name: that of stdin is - whatever file it lay in."""
-    read = next((value for value, given in zip(values, inputs, strict=True) if value != given), None)
+    read = next((value for value, source in zip(values, inputs, strict=True) if value != source), None)
     return str(shared_flags.STREAM) if read is not None and file == read.rpartition("=")[2] else file
 
 

@@ -111,7 +111,7 @@ def value(choice: Enum | None) -> Any:
     return None if choice is None else choice.value
 
 
-def given(model: Path) -> Path | bytes:
+def file_or_stdin(model: Path) -> Path | bytes:
     """A file to read as the functions of nmpconv take it: its path, or the bytes of stdin. Raises InputError."""
     if model != STREAM:
         return model
@@ -122,7 +122,7 @@ def given(model: Path) -> Path | bytes:
 
 
 def content(source: Path | bytes) -> bytes:
-    """The bytes of what `given` returned. Raises InputError."""
+    """The bytes of what `file_or_stdin` returned. Raises InputError."""
     return source if isinstance(source, bytes) else read_file(source)
 
 
@@ -137,7 +137,7 @@ def samples(values: Sequence[str]) -> Iterator[list[str]]:
         return
     import tempfile
 
-    data = content(given(STREAM))
+    data = content(file_or_stdin(STREAM))
     wave = data[:4] == b"RIFF" and data[8:12] == b"WAVE"
     suffix = ".wav" if wave else next((suffix for start, suffix in STARTS.items() if data.startswith(start)), ".png")
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
@@ -162,7 +162,7 @@ def write(path: Path, data: bytes) -> None:
 
 def sources(values: Sequence[str], flag: str) -> dict[str, Path]:
     """SOURCE, or any number of NAME=SOURCE, by input name; '' for the model's only input."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for value in values:
         name, equals, path = value.partition("=")
         # A path may hold '='; an input's name before it holds no '/', or the path does not exist as it stands. Behind
@@ -171,13 +171,13 @@ def sources(values: Sequence[str], flag: str) -> dict[str, Path]:
             name, path = "", value
         if not path:
             raise UsageError(f"{value!r} names no source", where=flag, hint=f"give {flag} NAME=SOURCE")
-        if name in found:
-            message = f"input {name!r} has two sources" if name else f"{found['']} and {path}: which input is which?"
+        if name in paths:
+            message = f"input {name!r} has two sources" if name else f"{paths['']} and {path}: which input is which?"
             raise UsageError(message, where=flag, hint=f"give {flag} NAME=SOURCE once per input")
-        found[name] = Path(path)
-    if "" in found and len(found) > 1:
-        raise UsageError(f"{found['']} has no input name, but others have", where=flag, hint=f"give {flag} NAME=SOURCE")
-    return found
+        paths[name] = Path(path)
+    if "" in paths and len(paths) > 1:
+        raise UsageError(f"{paths['']} has no input name, but others have", where=flag, hint=f"give {flag} NAME=SOURCE")
+    return paths
 
 
 def check_output(path: Path, *inputs: Path, json: bool = False) -> None:

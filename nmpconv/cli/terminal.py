@@ -69,7 +69,7 @@ def _picked(cells: Sequence[Sequence[str]], columns: Sequence[int]) -> list[list
 
 
 def _drawn(names: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for i, (name, to_right) in enumerate(zip(names, right, strict=True)):
         longest = max(len(name), *(len(row[i]) for row in cells))
         # "0.00 %" is two words for rich, but stays in one line. What folds, folds to FOLD at least, or rich may give it
@@ -77,10 +77,10 @@ def _drawn(names: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence
         whole = to_right or longest <= FOLD
         least = longest if whole else FOLD
         justify: Literal["right", "left"] = "right" if to_right else "left"
-        made.add_column(Text(name), justify=justify, overflow="fold", no_wrap=whole, min_width=least)
+        table.add_column(Text(name), justify=justify, overflow="fold", no_wrap=whole, min_width=least)
     for row in cells:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
+        table.add_row(*(Text(cell) for cell in row))
+    return table
 
 
 def show_styled(word: str, style: str) -> None:

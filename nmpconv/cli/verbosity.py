@@ -74,10 +74,10 @@ def talking(command: Callable[..., None]) -> Callable[..., None]:
     own = [understood(p.replace(annotation=kinds[name])) for name, p in inspect.signature(command).parameters.items()]
 
     @functools.wraps(command)
-    def called(**given: Any) -> None:
-        asked = {flag.name: given.pop(flag.name) for flag in flags}
+    def called(**values: Any) -> None:
+        asked = {flag.name: values.pop(flag.name) for flag in flags}
         _set(quiet=asked["quiet"] or console.Talk.quiet, verbose=asked["verbose"] or console.Talk.verbose)
-        command(**given)
+        command(**values)
 
     called.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *flags]}

@@ -38,7 +38,7 @@ def command(
 
     import nmpconv  # not loaded for --help
 
-    text = nmpconv.page(shared_flags.given(model), decoder=shared_flags.value(decoder)).encode()
+    text = nmpconv.page(shared_flags.file_or_stdin(model), decoder=shared_flags.value(decoder)).encode()
     shared_flags.write(path, text)
     if json:
         console.as_json({"model": str(model), "output": str(path), "bytes": len(text)})
