@@ -66,28 +66,31 @@ def build(
     keyword_checks.check(build, {"force": force, "progress": progress})
     path = Path(project_file or ".")
     progress = reporter(progress)
-    found = project.read(project.find(path) if path.is_dir() else path)
+    settings = project.read(project.find(path) if path.is_dir() else path)
     if not outside:
-        _stay_inside(found)
+        _stay_inside(settings)
     package = project.of_folder(Path(nmpconv.__file__).parent, ".py", ".so", ".pyd")
-    weights = _weights(found.model)
-    plans = [_plan(found, target, project.digest(found, target, package, weights), force) for target in found.targets]
+    weights = _weights(settings.model)
+    plans = [
+        _plan(settings, target, project.digest(settings, target, package, weights), force)
+        for target in settings.targets
+    ]
     for plan in plans:
-        if plan.kept is None:
-            _check(found, plan.target)
-    return [_build(found, plan, progress) for plan in plans]
+        if plan.known is None:
+            _check(settings, plan.target)
+    return [_build(settings, plan, progress) for plan in plans]
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """digest: of all that the target depends on. kept: what is known of its file; None: it is to be made. board: that
+    """digest: of all that the target depends on. known: what is known of its file; None: it is to be made. board: that
     its instructions are to be counted on; '' for none."""
 
     target: ProjectTarget
     file: Path
     facts: Path
     digest: str
-    kept: _Known | None
+    known: _Known | None
     board: str
 
 
@@ -100,9 +103,9 @@ class _Known:
     warnings: tuple[str, ...]
 
 
-def _stay_inside(found: Project) -> None:
+def _stay_inside(settings: Project) -> None:
     """A project that somebody else wrote makes files in its own folder, and nowhere that a link leads to."""
-    root, output = found.path.parent, found.output
+    root, output = settings.path.parent, settings.output
     folders = [output, *output.parents]
     if not Path(os.path.realpath(output)).is_relative_to(os.path.realpath(root)):
         link = next((folder for folder in folders if folder != root and folder.is_symlink()), None)
@@ -111,12 +114,12 @@ def _stay_inside(found: Project) -> None:
         )
         raise InputError(
             f"the output folder {output} is outside of the project's folder{reason}",
-            where=str(found.path),
+            where=str(settings.path),
             hint="name a folder in it, or allow others by --outside",
             found=str(output),
             allowed=f"a folder in {root}",
         )
-    for target in found.targets:
+    for target in settings.targets:
         for ending in ENDINGS:
             file = output / f"{target.name}.{ending}"
             if file.is_symlink():
@@ -136,24 +139,24 @@ def _weights(model: Path) -> list[Path]:
     return external_files(model)
 
 
-def _plan(found: Project, target: ProjectTarget, digest: str, force: bool) -> _Plan:
-    file, facts = (found.output / f"{target.name}.{ending}" for ending in ("nmp", "json"))
-    kept = None if force else _kept(file, facts, digest)
-    known = kept is not None and kept.measured.instructions is not None
-    return _Plan(target, file, facts, digest, kept, "" if known else _board(found, target))
+def _plan(settings: Project, target: ProjectTarget, digest: str, force: bool) -> _Plan:
+    file, facts = (settings.output / f"{target.name}.{ending}" for ending in ("nmp", "json"))
+    earlier = None if force else _kept(file, facts, digest)
+    known = earlier is not None and earlier.measured.instructions is not None
+    return _Plan(target, file, facts, digest, earlier, "" if known else _board(settings, target))
 
 
-def _board(found: Project, target: ProjectTarget) -> str:
+def _board(settings: Project, target: ProjectTarget) -> str:
     """The simulated board that a gate needs; it is there."""
     if "max_instructions" not in target.gates:
         return ""
     board = COUNTED_ON.get(_machine(target))
     if board is None:
         what = f"the gate max_instructions of {target.name!r} needs a target that is simulated"
-        raise InputError(what, where=str(found.path), hint=f"target = one of {', '.join(COUNTED_ON)}")
+        raise InputError(what, where=str(settings.path), hint=f"target = one of {', '.join(COUNTED_ON)}")
     if lacking := missing(board):
         what = f"the gate max_instructions of {target.name!r} counts on the simulated board {board}"
-        raise DeviceError(what, where=str(found.path), hint=lacking)
+        raise DeviceError(what, where=str(settings.path), hint=lacking)
     return board
 
 
@@ -162,39 +165,39 @@ def _machine(target: ProjectTarget) -> str:
     return str(target.options.get("target") or "").lower()
 
 
-def _check(found: Project, target: ProjectTarget) -> None:
+def _check(settings: Project, target: ProjectTarget) -> None:
     from nmpconv.api.conversion import convert  # with it onnx and onnxruntime
 
     allowed = [name for name, flag in FLAGS.items() if flag.project]
     for key in target.options:
         if key not in allowed:
             hint = f"keywords of nmpconv.convert: {', '.join(allowed)}"
-            raise InputError(f"{key!r} of {target.name!r} is no option", where=str(found.path), hint=hint)
+            raise InputError(f"{key!r} of {target.name!r} is no option", where=str(settings.path), hint=hint)
         try:
             keyword_checks.check(convert, keyword_checks.plain(convert, _plain({key: target.options[key]})))
         except UsageError as error:
             about = {"hint": error.hint, "found": error.found, "allowed": error.allowed}
             message = f"{key} of {target.name!r}: {error.message}"
-            raise InputError(message, where=str(found.path), **about) from None
+            raise InputError(message, where=str(settings.path), **about) from None
     for key in ("stream", "state"):
-        if target.options.get(key) and found.test is not None:
+        if target.options.get(key) and settings.test is not None:
             hint = "leave it out: calibration data that nothing is fitted to is measured then"
             what = f"[data] test has no meaning for {target.name!r}, which has a {key}"
-            raise InputError(what, where=str(found.path), hint=hint)
+            raise InputError(what, where=str(settings.path), hint=hint)
 
 
-def _build(found: Project, plan: _Plan, progress: Progress) -> Built:
-    known = plan.kept or _make(found, plan.target, plan.file, progress)
+def _build(settings: Project, plan: _Plan, progress: Progress) -> Built:
+    known = plan.known or _make(settings, plan.target, plan.file, progress)
     if plan.board:
         count = _instructions(plan.file, plan.board, progress)
         known = replace(known, measured=replace(known.measured, instructions=count))
     sha256 = hashlib.sha256(read_file(plan.file)).hexdigest()
-    if known is not plan.kept:
+    if known is not plan.known:
         facts = {"schema": SCHEMA, "digest": plan.digest, "sha256": sha256, **asdict(known)}
         write_file(plan.facts, f"{json.dumps(facts, indent=2)}\n".encode())
-    gates = tuple(project.gates(plan.target, known.measured, found.path))
+    gates = tuple(project.gates(plan.target, known.measured, settings.path))
     return Built(
-        plan.target.name, plan.file, sha256, plan.kept is None, known.measured, gates, known.verdict, known.warnings
+        plan.target.name, plan.file, sha256, plan.known is None, known.measured, gates, known.verdict, known.warnings
     )
 
 
@@ -206,41 +209,41 @@ def _kept(file: Path, facts: Path, digest: str) -> _Known | None:
         known = json.loads(read_text(facts, "list of facts"))
         same = (known["schema"], known["digest"]) == (SCHEMA, digest)
         if same and known["sha256"] == hashlib.sha256(read_file(file)).hexdigest():
-            measured, warnings, found = (
+            measured, warnings, judgement = (
                 Measurements(**known["measured"]),
                 known["warnings"],
                 verdict.of(known["verdict"]),
             )
             numbers = all(value is None or type(value) in (int, float) for value in asdict(measured).values())
             if numbers and isinstance(warnings, list) and all(isinstance(text, str) for text in warnings):
-                return _Known(measured, found, tuple(warnings))
+                return _Known(measured, judgement, tuple(warnings))
     except (NmpError, ValueError, TypeError, KeyError, AttributeError):  # not ours, or cut: made anew
         pass
     return None
 
 
-def _make(found: Project, target: ProjectTarget, file: Path, progress: Progress) -> _Known:
+def _make(settings: Project, target: ProjectTarget, file: Path, progress: Progress) -> _Known:
     from nmpconv.api.conversion import convert
     from nmpconv.api.evaluation import evaluate
     from nmpconv.runtime import targets
 
-    data = _samples(found.calibration)
+    data = _samples(settings.calibration)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot make the folder: {error.strerror}", where=str(file.parent)) from None
     options = {"levers": False, **_plain(target.options)}  # four more fits, for who asks for them
-    converted = convert(found.model, data, report=file.with_suffix(".html"), progress=progress, **options)
+    converted = convert(settings.model, data, report=file.with_suffix(".html"), progress=progress, **options)
     machine = _machine(target)
     ram = targets.needs(converted.data, machine).arena if machine else targets.most(converted.data)
     sizes = {"flash": len(converted.data), "ram": ram}
     doubts: tuple[str, ...] = ()
     reached = converted.verdict
-    if found.test is None:
+    if settings.test is None:
         held = converted.report.held_out
         measured = Measurements(**sizes, sqnr=held and held.db, agreement=held and held.agreement)
     else:
-        judged = evaluate(converted.data, _samples(found.test), reference=found.model, progress=progress)
+        judged = evaluate(converted.data, _samples(settings.test), reference=settings.model, progress=progress)
         doubts, reached = judged.warnings, judged.verdict
         known = judged.top1 is not None and judged.reference_top1 is not None
         drop = judged.reference_top1 - judged.top1 if known else None  # type: ignore[operator]
@@ -255,8 +258,8 @@ def _instructions(file: Path, board: str, progress: Progress) -> int:
     """Counts the instructions of a run on the same data each time; a simulated board counts them exactly."""
     from nmpconv.api.file_commands import bench
 
-    found = bench(file, device=f"sim:{board}", runs=1, progress=progress)
-    return found.counter.count(found.least)
+    measurement = bench(file, device=f"sim:{board}", runs=1, progress=progress)
+    return measurement.counter.count(measurement.least)
 
 
 def _samples(sources: Mapping[str, Path]) -> Any:

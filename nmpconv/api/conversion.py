@@ -101,14 +101,14 @@ def convert(keywords: Keywords) -> Converted:
     for name, flag in FLAGS.items():
         if flag.writes and (file := getattr(keywords, name)) is not None:
             check_output(file)
-    found = {} if keywords.data is None else sources(keywords.data)
-    sketch = keywords.dry_run and not found and options.load_profile is None and options.bits != "auto"
-    with on_disk(keywords.model, keywords.example_inputs, found) as path:
-        result = pipeline.plan(path, options) if sketch else pipeline.convert(path, found, options, progress)
+    samples = {} if keywords.data is None else sources(keywords.data)
+    sketch = keywords.dry_run and not samples and options.load_profile is None and options.bits != "auto"
+    with on_disk(keywords.model, keywords.example_inputs, samples) as path:
+        result = pipeline.plan(path, options) if sketch else pipeline.convert(path, samples, options, progress)
         converted = Converted(result.data, result.report, result.graph, result.stats, sketch)
         if report is not None:
-            command = forms.command(path.name, found, keywords)
-            text = of_conversion(converted, f"{path.stem}.nmp", path, found, command, options.decoder, progress)
+            command = forms.command(path.name, samples, keywords)
+            text = of_conversion(converted, f"{path.stem}.nmp", path, samples, command, options.decoder, progress)
             write_file(report, text.encode())
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")
     for note in result.report.notes:

@@ -55,20 +55,20 @@ def evaluate(
     """
     check(evaluate, {name: value for name, value in locals().items() if name not in FREE})
     progress = reporter(progress)
-    net, found = net_of(model, cpu, threads), sources(data)
+    net, samples = net_of(model, cpu, threads), sources(data)
     options: dict[str, Any] = {"limit": limit, "label_offset": label_offset, "max_pixels": max_pixels}
     options |= {
         "metrics": tuple(map(named, forms.several(metric))),
         "decoder": decoder,
         "boxes": forms.path(boxes),
     }
-    with opened(workers) as those:
-        options |= {"workers": those, "progress": progress}
+    with opened(workers) as pool:
+        options |= {"workers": pool, "progress": progress}
         if reference is None:
-            judged = accuracy.evaluate(net, found, **options)
+            judged = accuracy.evaluate(net, samples, **options)
         else:
-            with on_disk(reference, example_inputs, found) as path:
-                judged = accuracy.evaluate(net, found, reference=path, **options)
+            with on_disk(reference, example_inputs, samples) as path:
+                judged = accuracy.evaluate(net, samples, reference=path, **options)
     for warning in judged.warnings:
         log.warning("%s", warning)
     return judged

@@ -59,17 +59,17 @@ def sources(data: Any) -> Mapping[str, Data]:
         data = _labelled(dict(samples) if isinstance(samples, Mapping) else {"": samples}, labels)
     elif isinstance(data, Mapping) and len(data) > 1:
         for key in LABELS:
-            others = {name: one for name, one in data.items() if name != key}
+            others = {name: source for name, source in data.items() if name != key}
             if key in data and _are_labels(data[key], others):
                 data = _labelled(others if len(others) > 1 else {"": next(iter(others.values()))}, data[key])
                 break
-    for one in data.values() if isinstance(data, Mapping) else [data]:
-        if not hasattr(one, "__iter__") and not hasattr(one, "__getitem__") and not isinstance(one, Path):
+    for source in data.values() if isinstance(data, Mapping) else [data]:
+        if not hasattr(source, "__iter__") and not hasattr(source, "__getitem__") and not isinstance(source, Path):
             allowed = "a path, an array, or an iterable of samples"
             raise UsageError(
-                f"{one!r} is not allowed; allowed: {allowed}",
+                f"{source!r} is not allowed; allowed: {allowed}",
                 where="data",
-                found=repr(one),
+                found=repr(source),
                 allowed=allowed,
                 hint="or a mapping of input names to these",
             )
@@ -79,12 +79,12 @@ def sources(data: Any) -> Mapping[str, Data]:
 def _are_labels(labels: Any, samples: Any) -> bool:
     """Checks for a class number a sample: samples are an array [n, ...], or a mapping of them."""
     arrays = list(samples.values()) if isinstance(samples, Mapping) else [samples]
-    if not all(hasattr(one, "shape") and len(one.shape) > 1 for one in arrays):
+    if not all(hasattr(array, "shape") and len(array.shape) > 1 for array in arrays):
         return False
     if not hasattr(labels, "shape") and not isinstance(labels, list | tuple):
         return False
-    found = as_array(labels)
-    return found.dtype.kind in "iu" and found.ndim == 1 and {len(one) for one in arrays} == {len(found)}
+    classes = as_array(labels)
+    return classes.dtype.kind in "iu" and classes.ndim == 1 and {len(array) for array in arrays} == {len(classes)}
 
 
 def _labelled(samples: Mapping[str, Any], labels: Any) -> dict[str, Data]:

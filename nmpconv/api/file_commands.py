@@ -131,8 +131,8 @@ def bench(
     content = data_of(model)
     net = load(content, cpu=cpu)
     calls = on_device.sequences(net) if data is None else given(net, sources(data))
-    with opened(device, progress, wait, no_reset=no_reset, baud=baud, model=content) as found:
-        return on_device.measure(found, net, content, calls, runs=runs or RUNS_ON_DEVICE, progress=progress)
+    with opened(device, progress, wait, no_reset=no_reset, baud=baud, model=content) as board:
+        return on_device.measure(board, net, content, calls, runs=runs or RUNS_ON_DEVICE, progress=progress)
 
 
 @forgiving()
@@ -169,19 +169,19 @@ def _named(model: NmpFile | Sequence[NmpFile] | Mapping[str, NmpFile] | None, na
     from nmpconv.exporters.c_sources import c_name
 
     if isinstance(model, Mapping):
-        return {key: _runnable(one) for key, one in model.items()}
+        return {key: _runnable(file) for key, file in model.items()}
     many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | bytes) else [model]
-    models = [one for one in many if one is not None]
-    found: dict[str, bytes] = {}
-    for one in models:
-        data = _runnable(one)
-        title = Path(one).stem if isinstance(one, str | Path) else reader.read(data).name
+    models = [file for file in many if file is not None]
+    contents: dict[str, bytes] = {}
+    for file in models:
+        data = _runnable(file)
+        title = Path(file).stem if isinstance(file, str | Path) else reader.read(data).name
         key = name if name and len(models) == 1 else c_name(title)
-        if key in found:
+        if key in contents:
             hint = "rename a file, or from Python give a mapping of names to files"
             raise UsageError(f"two models are called {key}", where="model", hint=hint)
-        found[key] = data
-    return found
+        contents[key] = data
+    return contents
 
 
 @forgiving()

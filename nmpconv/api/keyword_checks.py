@@ -35,9 +35,9 @@ BOUNDS: dict[str, tuple[float | None, float | None]] = {
 FREE = {"model", "files", "data", "example_inputs", "reference"}  # read by those that know all of their forms
 
 
-def check(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def check(function: Callable[..., Any], keywords: Mapping[str, Any]) -> None:
     """UsageError for a keyword of another type than the function's annotation says, or out of `BOUNDS`."""
-    for name, value in given.items():
+    for name, value in keywords.items():
         if name in FREE:
             continue
         if allowed := allowed_instead(value, kind_of(function, name), *BOUNDS.get(name, (None, None))):
@@ -76,12 +76,12 @@ def forgiving(**older: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return wrap
 
 
-def _today(given: Mapping[str, Any], older: Mapping[str, str]) -> dict[str, Any]:
+def _today(keywords: Mapping[str, Any], older: Mapping[str, str]) -> dict[str, Any]:
     """Keywords that are given under older names, by today's."""
-    for old in older.keys() & given.keys():
-        if older[old] in given:
+    for old in older.keys() & keywords.keys():
+        if older[old] in keywords:
             raise UsageError(f"{old} was renamed {older[old]}; give only {older[old]}", where=old)
-    return {older[old]: given[old] for old in older.keys() & given.keys()}
+    return {older[old]: keywords[old] for old in older.keys() & keywords.keys()}
 
 
 def taking(keywords: Callable[P, K], **older: str) -> Callable[[Callable[[K], T]], Callable[P, T]]:
@@ -104,26 +104,26 @@ def taking(keywords: Callable[P, K], **older: str) -> Callable[[Callable[[K], T]
         functools.update_wrapper(called, function)
         del called.__wrapped__  # type: ignore[attr-defined]
         called.__signature__ = signature.replace(return_annotation=inspect.signature(function).return_annotation)  # type: ignore[attr-defined]
-        called.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        called.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         return called
 
     return wrap
 
 
-def plain(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def plain(function: Callable[..., Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords as the function wants them: words that it knows in any case, whole numbers with units. What is none of
     these is left as it is; a number with a wrong unit is a UsageError."""
     known = inspect.unwrap(function).__annotations__
     return {
         name: _plain_text(name, value, kind_of(function, name)) if isinstance(value, str) and name in known else value
-        for name, value in given.items()
+        for name, value in keywords.items()
         if name not in FREE
     }
 
 
 def _plain_text(name: str, text: str, kind: Any) -> Any:
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    words = [word for one in kinds if get_origin(one) is Literal for word in get_args(one)]
+    words = [word for member in kinds if get_origin(member) is Literal for word in get_args(member)]
     if words:
         return next((word for word in words if isinstance(word, str) and word == text.lower()), text)
     if int in kinds and not {str, Path}.intersection(kinds):

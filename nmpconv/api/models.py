@@ -100,8 +100,8 @@ def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any
     arguments = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
     named = inspect.signature(torch.onnx.export).parameters
     options: dict[str, Any] = {"dynamo": False} if "dynamo" in named else {}
-    for key, given in zip(("input_names", "output_names"), names, strict=True):
-        options |= {key: list(given)} if given else {}
+    for key, port_names in zip(("input_names", "output_names"), names, strict=True):
+        options |= {key: list(port_names)} if port_names else {}
     try:
         torch.onnx.export(module, arguments, str(path), opset_version=OPSET, **options)
     except Exception as error:  # whatever a module's own code raises
@@ -124,8 +124,8 @@ def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
     import torch
 
     options: dict[str, Any] = {"dynamo": True, "external_data": False, "verbose": False}
-    for key, given in zip(("input_names", "output_names"), names, strict=True):
-        options |= {key: list(given)} if given else {}
+    for key, port_names in zip(("input_names", "output_names"), names, strict=True):
+        options |= {key: list(port_names)} if port_names else {}
     # They tell what else could be installed, and the stack of an error that is told below.
     loggers = [logging.getLogger(f"torch.{name}") for name in ("onnx", "export")]
     before = [logger.level for logger in loggers]
@@ -137,9 +137,9 @@ def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
             loaded = program if file is None else torch.export.load(file)
             torch.onnx.export(loaded, (), str(path), opset_version=OPSET_OF_PROGRAMS, **options)
     except Exception as error:  # whatever torch makes of a damaged file, or of an operator that it cannot export
-        told = str(error).strip().splitlines() or [""]
+        lines = str(error).strip().splitlines() or [""]
         raise InputError(
-            f"torch cannot read or export the program: {type(error).__name__}: {told[0]}",
+            f"torch cannot read or export the program: {type(error).__name__}: {lines[0]}",
             where=where,
             hint="torch.export.save of the installed torch writes such a file",
         ) from error

@@ -69,11 +69,11 @@ def html_report(
     """
     check(html_report, {"limit": limit, "time": time, "decoder": decoder, "progress": progress})
     progress = reporter(progress)
-    given = files if isinstance(files, list | tuple) else [files]
-    subjects, found = [], None if data is None else sources(data)
-    with nullcontext() if reference is None else on_disk(reference, example_inputs, found) as path:
-        for number, file in enumerate(given):
-            subjects.append(_subject(file, number, found, path, limit, time, decoder, progress))
+    models = files if isinstance(files, list | tuple) else [files]
+    subjects, samples = [], None if data is None else sources(data)
+    with nullcontext() if reference is None else on_disk(reference, example_inputs, samples) as path:
+        for number, file in enumerate(models):
+            subjects.append(_subject(file, number, samples, path, limit, time, decoder, progress))
     return ReportPage.of(subjects)
 
 
@@ -130,13 +130,13 @@ def _subject(
 
 def observed(converted: Any) -> dict[str, Bars]:
     """Histograms of the floats that calibration saw, by tensor; none of what was not converted just now."""
-    found = {}
+    histograms = {}
     for name, stats in getattr(converted, "stats", {}).items():
         low, high, weight = stats.histogram.bins()
         bars = rebinned(low, high, weight, stats.histogram.zeros)
         if bars is not None:
-            found[name] = bars
-    return found
+            histograms[name] = bars
+    return histograms
 
 
 def of_conversion(
@@ -152,7 +152,7 @@ def of_conversion(
     and give no samples, and a step takes none of them."""
     judged = Judged()
     net = converted.load()
-    if data and not net.has_states and not any(isinstance(one, Iterator) for one in data.values()):
+    if data and not net.has_states and not any(isinstance(source, Iterator) for source in data.values()):
         judged = judge(net, data, model, SAMPLES, progress, decoder)
     subject = of_file(
         name,

@@ -122,7 +122,7 @@ def read(path: Path) -> Project:
     data, shared, gates = (_table(root, name, path) for name in ("data", "convert", "gates"))
     _only(data, ("calibration", "test"), "data", path)
     targets = _table(root, "targets", path) or {Path(model).stem: {}}
-    found = Project(
+    project = Project(
         path=path,
         model=folder / model,
         output=folder / (_text(root, "output", path) if "output" in root else "build"),
@@ -130,21 +130,21 @@ def read(path: Path) -> Project:
         test=_sources(data, "test", path) if "test" in data else None,
         targets=tuple(_target(name, table, shared, gates, path) for name, table in targets.items()),
     )
-    for target in found.targets if found.test is None else ():
+    for target in project.targets if project.test is None else ():
         if gate := next((gate for gate in target.gates if gate in OF_LABELS), ""):
             raise _unmeasured(gate, target, path)  # before hours of work
-    return found
+    return project
 
 
 def gates(target: ProjectTarget, measured: Measurements, path: Path) -> list[Gate]:
     """All of a target. Raises InputError for one about what was not measured."""
-    found = []
+    results = []
     for name, allowed in target.gates.items():
         value = getattr(measured, GATES[name])
         if value is None:
             raise _unmeasured(name, target, path)
-        found.append(Gate(name, allowed, value))
-    return found
+        results.append(Gate(name, allowed, value))
+    return results
 
 
 def _unmeasured(gate: str, target: ProjectTarget, path: Path) -> InputError:
@@ -156,21 +156,21 @@ def digest(project: Project, target: ProjectTarget, package: str, weights: Seque
     """Digest of all that the target's file and measurements depend on, wherever the project lies. package: of the code
     that makes them. weights: files beside the model that hold some of its tensors."""
     plain = {key: value for key, value in target.options.items() if key not in PATHS or not isinstance(value, str)}
-    found = hashlib.sha256(json.dumps([package, plain], sort_keys=True).encode())
+    sha256 = hashlib.sha256(json.dumps([package, plain], sort_keys=True).encode())
     for role, path in _read_files(project, target, weights):
         with open_file(path) as (file, size):
-            found.update(json.dumps([role, size]).encode())
+            sha256.update(json.dumps([role, size]).encode())
             while chunk := file.read(CHUNK):
-                found.update(chunk)
-    return found.hexdigest()
+                sha256.update(chunk)
+    return sha256.hexdigest()
 
 
 def of_folder(folder: Path, *endings: str) -> str:
     """Digest of the files in a folder that end so."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.suffix in endings):
-        found.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return found.hexdigest()
+        sha256.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return sha256.hexdigest()
 
 
 def _read_files(project: Project, target: ProjectTarget, weights: Sequence[Path]) -> Iterator[tuple[str, Path]]:
@@ -203,24 +203,24 @@ def _only(table: Mapping[str, Any], allowed: tuple[str, ...], name: str, path: P
 
 
 def _table(root: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
-    found = root.get(name, {})
-    if not isinstance(found, dict):
+    table = root.get(name, {})
+    if not isinstance(table, dict):
         raise InputError(f"{name} is no table", where=str(path), hint=f"[{name}]")
-    return found
+    return table
 
 
 def _text(table: Mapping[str, Any], name: str, path: Path) -> str:
-    found = table.get(name)
-    if not isinstance(found, str) or not found or "\0" in found:
-        wrong = "missing" if found is None else "no path"
+    text = table.get(name)
+    if not isinstance(text, str) or not text or "\0" in text:
+        wrong = "missing" if text is None else "no path"
         raise InputError(f"{name} is {wrong}", where=str(path), hint=f'{name} = "..."')
-    return found
+    return text
 
 
 def _sources(data: Mapping[str, Any], name: str, path: Path) -> dict[str, Path]:
-    found = data.get(name)
-    if isinstance(found, dict):
-        return {key: path.parent / _text(found, key, path) for key in found}
+    sources = data.get(name)
+    if isinstance(sources, dict):
+        return {key: path.parent / _text(sources, key, path) for key in sources}
     return {"": path.parent / _text(data, name, path)}
 
 

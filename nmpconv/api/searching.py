@@ -51,13 +51,17 @@ def bisect(
     """
     check(bisect, {name: value for name, value in locals().items() if name not in {*FREE, "file"}})
     progress = reporter(progress)
-    content, found = data_of(file), sources(data)
+    content, samples = data_of(file), sources(data)
     path = Path(file) if isinstance(file, str | Path) else Path("the file")
-    told: dict[str, Any] = {"recipe": recipe and Path(recipe), "metric": metric and named(metric), "decoder": decoder}
-    with on_disk(model, example_inputs, found) as onnx_file:
-        result, base, made = bisection.bisect(onnx_file, path, content, found, **told, progress=progress)
+    options: dict[str, Any] = {
+        "recipe": recipe and Path(recipe),
+        "metric": metric and named(metric),
+        "decoder": decoder,
+    }
+    with on_disk(model, example_inputs, samples) as onnx_file:
+        result, base, candidates = bisection.bisect(onnx_file, path, content, samples, **options, progress=progress)
     if device is not None:
-        counts = [bench(one.data, device=device, runs=1, progress=progress) for one in (base, *made)]
+        counts = [bench(candidate.data, device=device, runs=1, progress=progress) for candidate in (base, *candidates)]
         first, *others = [count.counter.count(count.least) for count in counts]
         pairs = zip(result.levers, others, strict=True)
         result = replace(

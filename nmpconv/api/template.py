@@ -57,22 +57,25 @@ def init(model: str | PathLike[str], *, folder: str | PathLike[str] | None = Non
     text = [f"model = {json.dumps(place)}", 'output = "build"  # of each target NAME.nmp, NAME.html, NAME.json', ""]
     if len(inputs) > 1:
         text += ["[data.calibration]  # about 100 samples of each input, without labels"]
-        text += [f"{json.dumps(one.name)} = {json.dumps(f'{one.name}.npy')}" for one in inputs]
+        text += [f"{json.dumps(model_input.name)} = {json.dumps(f'{model_input.name}.npy')}" for model_input in inputs]
     else:
         text += ["[data]", 'calibration = "calib/"  # about 100 samples, without labels: a folder, a list, an .npy']
         text += ['# test = "test/labels.csv"  # with labels: what top-1, agreement and SQNR are measured on']
     text += ["", "[convert]  # keywords of nmpconv.convert, for all targets", 'bits = "8"']
-    for one in inputs:
-        text += [f"# input {json.dumps(one.name)}: {'x'.join(map(str, one.shape))}", *_look(one)]
+    for model_input in inputs:
+        text += [
+            f"# input {json.dumps(model_input.name)}: {'x'.join(map(str, model_input.shape))}",
+            *_look(model_input),
+        ]
     return "\n".join(text) + "\n" + END
 
 
-def _look(one: _Input) -> list[str]:
+def _look(model_input: _Input) -> list[str]:
     """Lines on what the pixels of an image become."""
-    if one.layout is None:
+    if model_input.layout is None:
         return []
-    lines = [f'layout = "{one.layout}"', '# resize = "squash"  # none, shorter, squash or letterbox']
-    if one.normalizes:
+    lines = [f'layout = "{model_input.layout}"', '# resize = "squash"  # none, shorter, squash or letterbox']
+    if model_input.normalizes:
         return [*lines, "# The model normalizes pixels itself: mean = 0, std = 1."]
     return [
         *lines,
@@ -96,10 +99,10 @@ def _input(value: onnx.ValueInfoProto, graph: onnx.GraphProto, constants: set[st
 
 def _normalizes(name: str, graph: onnx.GraphProto, constants: set[str]) -> bool:
     """Checks whether all that reads the input, moves aside, combines it with a constant."""
-    made = constants | {node.output[0] for node in graph.node if node.op_type == "Constant"}
+    constant_names = constants | {node.output[0] for node in graph.node if node.op_type == "Constant"}
     readers = [node for node in graph.node if name in node.input]
     if len(readers) == 1 and readers[0].op_type in MOVES:
         return _normalizes(readers[0].output[0], graph, constants)
     return bool(readers) and all(
-        node.op_type in ARITHMETIC and any(other in made for other in node.input) for node in readers
+        node.op_type in ARITHMETIC and any(other in constant_names for other in node.input) for node in readers
     )
