@@ -89,15 +89,15 @@ class Evaluation(Summarized):
         return mean_db(self.sqnr.values()) if self.sqnr else None
 
     def summary(self) -> Summary:
-        found = self.verdict
+        verdict = self.verdict
         named = [f"{name} {value:.4g}" for name, value in self.metrics.items()]
         fives = (("top-5", self.top5), ("float top-5", self.reference_top5))
-        tiles = [*found.tiles, *((name, rate(value)) for name, value in fives if value is not None)]
+        tiles = [*verdict.tiles, *((name, rate(value)) for name, value in fives if value is not None)]
         rows = [(name, decibels(value), "") for name, value in self.sqnr.items()]
         rows += [(name, "", rate(value)) for name, value in self.equal.items()]
-        sentence = ", ".join(filter(None, [found.sentence, found.nearness, *named]))
+        sentence = ", ".join(filter(None, [verdict.sentence, verdict.nearness, *named]))
         columns = ("output", ">SQNR", ">equal")
-        return Summary("Evaluation", sentence, tiles, "outputs", columns, rows, self.warnings, found.word)
+        return Summary("Evaluation", sentence, tiles, "outputs", columns, rows, self.warnings, verdict.word)
 
     def records(self) -> list[dict[str, Any]]:
         names = dict.fromkeys([*self.sqnr, *self.equal])
@@ -150,11 +150,11 @@ def evaluate(
         names.append(feed.paths[i])
         if judge is not None and floats is not None:
             judge.add(floats, got, heads)
-        told = None if floats is None else [floats[port.name] for port in net.outputs]
-        ranks.add(got[0], None if told is None else told[0], None if labels is None else labels[i])
+        float_outputs = None if floats is None else [floats[port.name] for port in net.outputs]
+        ranks.add(got[0], None if float_outputs is None else float_outputs[0], None if labels is None else labels[i])
         for measure in measures.values():
             shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.outputs, strict=True)]
-            measure.add(shaped, (None if labels is None else labels[i]) if truth is None else truth[i], told)
+            measure.add(shaped, (None if labels is None else labels[i]) if truth is None else truth[i], float_outputs)
     judged = len(names)
     if not judged:
         raise InputError("no sequence fills the window of the float model", where="--data", hint="give longer ones")
@@ -174,7 +174,7 @@ def evaluate(
         quality=_quality(names, feed, judge, ranks if ranked else None, measures.get(AP)),
         widths=net.widths,
         footprint=footprint(net.data, net.model.metadata.get("target")),
-        metrics={name: value for text, made in measures.items() for name, value in results(made, text).items()},
+        metrics={name: value for text, measure in measures.items() for name, value in results(measure, text).items()},
     )
 
 
@@ -191,17 +191,17 @@ def _quality(
         figures = {"db": db, "db_margin": margin, "each_db": each_db(*energies)}
     if ranks is not None:
         figures |= {"ours": ranks.best, "floats": ranks.float_best, "labels": ranks.labels, "classes": ranks.classes}
-    found = quality(names, unit, **figures)
-    return replace(found, boxes=boxes.verdict()) if isinstance(boxes, AveragePrecision) else found
+    assessment = quality(names, unit, **figures)
+    return replace(assessment, boxes=boxes.verdict()) if isinstance(boxes, AveragePrecision) else assessment
 
 
 def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
     """Runs both models on the samples, in their order. wanted: which of them are judged."""
     side_by_side = isinstance(workers, Here) and feed.starts is None
-    both = Both(net.data, net.cpu, 1 if side_by_side else net.threads, (), feed.look)
+    pair = Both(net.data, net.cpu, 1 if side_by_side else net.threads, (), feed.look)
     if judge is not None:
-        told = {"reference": judge.model, "fetch": judge.fetch, "where": judge.where}
-        both = replace(both, keep=tuple(judge.heads), **told)
+        options = {"reference": judge.model, "fetch": judge.fetch, "where": judge.where}
+        pair = replace(pair, keep=tuple(judge.heads), **options)
 
     def call(i: int) -> Call:
         sample = feed[i]
@@ -211,20 +211,20 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
     count = len(wanted)
     size = sum(8 * math.prod(port.shape) for port in net.outputs)
     if side_by_side:
-        models, threads = Models(both), net.batch_threads
+        models, threads = Models(pair), net.batch_threads
         if judge is not None:  # each run of the float model takes all cores, and has memory of its own
             threads = min(threads, thread_pool.MOST)
         step = max(1, min(PIECE * threads, PIECE_BYTES // size))
         for first in range(0, count, step):
-            some = range(first, min(first + step, count))
-            yield from thread_pool.each(lambda i: models.run(call(i)), some, threads)
+            piece = range(first, min(first + step, count))
+            yield from thread_pool.each(lambda i: models.run(call(i)), piece, threads)
         return
     step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // size))
     firsts = list(range(0, count, step))
     if feed.starts is not None and workers.count > 1:
         firsts = [start for start in feed.starts if start < count]
     pieces = ([call(i) for i in range(*ends)] for ends in zip(firsts, [*firsts[1:], count], strict=True))
-    for done in workers.map(ran, both, pieces):
+    for done in workers.map(ran, pair, pieces):
         yield from done
 
 
@@ -352,8 +352,8 @@ class _Judge:
 
 def _weight(net: Net, tensor: int) -> float | np.ndarray:
     """Weights of errors, so that they count in steps of an output's parts' own grids; 1.0 where there is one grid."""
-    found = net.model.tensors[tensor]
-    return 1.0 if found.shifts is None else found.shifts.factors(len(found.shape))
+    output = net.model.tensors[tensor]
+    return 1.0 if output.shifts is None else output.shifts.factors(len(output.shape))
 
 
 def _heads(net: Net) -> list[int]:

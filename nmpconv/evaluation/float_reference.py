@@ -56,28 +56,28 @@ class Both:
     where: str = ""
 
 
-def ran(both: Both, calls: Sequence[Call]) -> list[Ran]:
+def ran(pair: Both, calls: Sequence[Call]) -> list[Ran]:
     """Runs calls in their order, the first of which begins a sequence or goes on with the one before."""
-    models = _opened(both, get_ident())
+    models = _opened(pair, get_ident())
     return [models.run(call) for call in calls]
 
 
 @lru_cache(maxsize=1)
-def _opened(both: Both, thread: int) -> Models:
+def _opened(pair: Both, thread: int) -> Models:
     """thread: a net is one's."""
-    return Models(both)
+    return Models(pair)
 
 
 class Models:
     """The net and the float model, opened. Where calls are no sequences, any number of threads may run them."""
 
-    def __init__(self, both: Both) -> None:
-        self._keep, self._model = both.keep, None
-        self._net = load(both.file, cpu=both.cpu, threads=both.threads)
+    def __init__(self, pair: Both) -> None:
+        self._keep, self._model = pair.keep, None
+        self._net = load(pair.file, cpu=pair.cpu, threads=pair.threads)
         self._idle = [self._net]
-        if both.reference is not None:
-            proto = onnx.load_from_string(both.reference)
-            self._model = float_model(self._net, both.look, proto, both.fetch, both.where)
+        if pair.reference is not None:
+            proto = onnx.load_from_string(pair.reference)
+            self._model = float_model(self._net, pair.look, proto, pair.fetch, pair.where)
 
     def run(self, call: Call) -> Ran:
         try:
@@ -101,16 +101,16 @@ def infer(
     for i, port in enumerate(net.inputs):
         net.set_input(i, inputs[port.name])
     wanted = dict.fromkeys([*keep, *(port.tensor for port in net.outputs)])
-    made = {tensor: n + 1 for n, op in enumerate(net.model.ops) for tensor in op.outputs}
-    found: dict[int, np.ndarray] = {}
+    producers = {tensor: n + 1 for n, op in enumerate(net.model.ops) for tensor in op.outputs}
+    activations: dict[int, np.ndarray] = {}
     done = 0
     # A tensor is read right after the op that makes it: later ones may take its place.
-    for tensor in sorted(wanted, key=lambda t: made.get(t, 0)):
-        net.run_ops(done, made.get(tensor, 0))
-        done = made.get(tensor, 0)
-        found[tensor] = net.model.tensors[tensor].dequantize(net.tensor(tensor))
+    for tensor in sorted(wanted, key=lambda t: producers.get(t, 0)):
+        net.run_ops(done, producers.get(tensor, 0))
+        done = producers.get(tensor, 0)
+        activations[tensor] = net.model.tensors[tensor].dequantize(net.tensor(tensor))
     net.run_ops(done, len(net.model.ops))
-    return [found[port.tensor] for port in net.outputs], [found[tensor] for tensor in keep]
+    return [activations[port.tensor] for port in net.outputs], [activations[tensor] for tensor in keep]
 
 
 class FloatModel(Protocol):
@@ -145,8 +145,8 @@ class _FedBack:
     """Outputs are inputs of the next call, and 0 in the first one of a sequence."""
 
     def __init__(self, net: Net, look: Look, proto: onnx.ModelProto, fetch: Sequence[str]) -> None:
-        told = net.model.config.get("state")
-        pairs = [str(text).rpartition("=") for text in told] if isinstance(told, list) else []
+        states = net.model.config.get("state")
+        pairs = [str(text).rpartition("=") for text in states] if isinstance(states, list) else []
         self._taken = {name.strip(): output.strip() for output, _, name in pairs}
         self._shapes = {port.name: port.source_shape for port in net.model.inputs if port.state is not None}
         if self._taken.keys() != self._shapes.keys():
@@ -162,9 +162,9 @@ class _FedBack:
     def run(self, feeds: Arrays, *, begins: bool, wanted: bool) -> Arrays | None:
         if begins:
             self._now = {name: np.zeros(shape, np.float32) for name, shape in self._shapes.items()}
-        found = self._engine.run({**feeds, **self._now})
-        self._now = {name: found[output] for name, output in self._taken.items()}
-        return found if wanted else None
+        outputs = self._engine.run({**feeds, **self._now})
+        self._now = {name: outputs[output] for name, output in self._taken.items()}
+        return outputs if wanted else None
 
 
 class _Windows:
@@ -197,6 +197,6 @@ def _frames(net: Net, proto: onnx.ModelProto, name: str, axis: int) -> int:
     dims = next((value.type.tensor_type.shape.dim for value in proto.graph.input if value.name == name), ())
     if len(dims) > axis and dims[axis].dim_value > 0:
         return dims[axis].dim_value
-    told = net.model.config.get("input_shapes")
-    shape = told.get(name) if isinstance(told, dict) else None
+    shapes = net.model.config.get("input_shapes")
+    shape = shapes.get(name) if isinstance(shapes, dict) else None
     return shape[axis] if isinstance(shape, list) and len(shape) > axis and isinstance(shape[axis], int) else 0

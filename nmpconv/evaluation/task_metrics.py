@@ -24,7 +24,7 @@ import numpy as np
 from nmpconv.base import confidence
 from nmpconv.base.verdict import Boxes
 from nmpconv.errors import InputError, UsageError
-from nmpconv.evaluation.detection.boxes import CLASS, KEPT_MOST, SCORE, kept
+from nmpconv.evaluation.detection.boxes import CLASS, KEPT_MOST, SCORE, non_maximum_suppression
 from nmpconv.evaluation.detection.decoders import DECODERS, Size
 from nmpconv.evaluation.detection.precision import Precision
 
@@ -52,8 +52,8 @@ class Mean:
         self._found: dict[str, list[float]] = {}
 
     def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None:
-        found = self._function(outputs, label, reference)
-        for name, value in _named(found, self._name).items():
+        score = self._function(outputs, label, reference)
+        for name, value in _named(score, self._name).items():
             self._found.setdefault(name, []).append(value)
 
     def result(self) -> Mapping[str, float]:
@@ -63,8 +63,8 @@ class Mean:
 class _Own:
     """An instance of a person's class."""
 
-    def __init__(self, made: Measure, where: str) -> None:
-        self.add, self.result = _guarded(made.add, where), _guarded(made.result, where)
+    def __init__(self, measure: Measure, where: str) -> None:
+        self.add, self.result = _guarded(measure.add, where), _guarded(measure.result, where)
 
 
 class Psnr:
@@ -122,23 +122,23 @@ class AveragePrecision:
         self._ours, self._theirs, self._agreed = Precision(), Precision(), Precision(KEPT_MOST)
 
     def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None:
-        found = self._boxes(outputs)
+        detections = self._boxes(outputs)
         floats = None if reference is None else self._boxes(reference)
         if isinstance(label, np.ndarray):
-            self._ours.add(found, label)
+            self._ours.add(detections, label)
         elif floats is None:
             hint = "give --boxes FILE, or --reference MODEL.onnx to compare with the float model"
             raise UsageError("ap needs to know which boxes are right", where="--metric", hint=hint)
         if floats is not None:
             sure = floats[floats[:, SCORE] >= SURE]
-            self._agreed.add(found, np.column_stack([sure[:, :4], sure[:, CLASS], np.zeros(len(sure))]))
+            self._agreed.add(detections, np.column_stack([sure[:, :4], sure[:, CLASS], np.zeros(len(sure))]))
             if isinstance(label, np.ndarray):
                 self._theirs.add(floats, label)
 
     def result(self) -> Mapping[str, float]:
         every = (("", self._ours), ("float ", self._theirs), ("agreement ", self._agreed))
         rows = [(name, precision.result()) for name, precision in every if precision.images]
-        return {name + kind: value for name, both in rows for kind, value in zip((AP, AP50), both, strict=True)}
+        return {name + kind: value for name, values in rows for kind, value in zip((AP, AP50), values, strict=True)}
 
     def verdict(self) -> Boxes:
         """AP50 of both models for a verdict, with the 95 % confidence interval of what is lost."""
@@ -157,7 +157,9 @@ class AveragePrecision:
         return 100 - self._agreed.ap50(without) if self._agreed.images else float("nan")
 
     def _boxes(self, outputs: Arrays) -> np.ndarray:
-        return kept(decoded(self._name, outputs, self._size), LEAST_SCORE, DECODERS[self._name].overlap)
+        return non_maximum_suppression(
+            decoded(self._name, outputs, self._size), LEAST_SCORE, DECODERS[self._name].overlap
+        )
 
 
 def decoded(decoder: str, outputs: Arrays, size: Size) -> np.ndarray:
@@ -186,8 +188,8 @@ def open_measure(text: str, decoder: str | None = None, size: Size | None = None
         return NAMED[text]()
     if text == AP:
         if decoder is None or decoder not in DECODERS:
-            found = "ap needs a decoder" if decoder is None else f"{decoder!r} is no decoder"
-            raise UsageError(found, where="--decoder", hint=", ".join(DECODERS))
+            problem = "ap needs a decoder" if decoder is None else f"{decoder!r} is no decoder"
+            raise UsageError(problem, where="--decoder", hint=", ".join(DECODERS))
         if size is None:
             raise UsageError("ap needs a model whose input is an image", where="--metric")
         return AveragePrecision(decoder, size)
@@ -196,16 +198,16 @@ def open_measure(text: str, decoder: str | None = None, size: Size | None = None
         raise UsageError(
             f"{text!r} is no metric", where="--metric", hint=f"{', '.join([*NAMED, AP])} or file.py:function"
         )
-    made = _attribute(Path(path), name)
-    if isinstance(made, type):
+    metric = _attribute(Path(path), name)
+    if isinstance(metric, type):
         if missing := [
-            part for part in (Mean.add.__name__, Mean.result.__name__) if not callable(getattr(made, part, None))
+            part for part in (Mean.add.__name__, Mean.result.__name__) if not callable(getattr(metric, part, None))
         ]:
             raise InputError(f"the class {name} has no {missing[0]}(); a metric has add and result", where=path)
-        return _Own(_guarded(made, path)(), path)
-    if not callable(made):
-        raise InputError(f"{name} is {type(made).__name__}, no function and no class", where=path)
-    return Mean(_guarded(made, path), name)
+        return _Own(_guarded(metric, path)(), path)
+    if not callable(metric):
+        raise InputError(f"{name} is {type(metric).__name__}, no function and no class", where=path)
+    return Mean(_guarded(metric, path), name)
 
 
 def results(measure: Measure, name: str) -> dict[str, float]:
@@ -237,12 +239,12 @@ def _guarded(function: Callable[..., Any], where: str) -> Callable[..., Any]:
     return called
 
 
-def _named(found: Any, name: str) -> dict[str, float]:
-    rows = found if isinstance(found, Mapping) else {name: found}
+def _named(scores: Any, name: str) -> dict[str, float]:
+    rows = scores if isinstance(scores, Mapping) else {name: scores}
     try:
         return {str(key): float(value) for key, value in rows.items()}
     except (TypeError, ValueError):
-        raise InputError(f"the metric gave {found!r:.60}; a number or a dict of numbers is allowed") from None
+        raise InputError(f"the metric gave {scores!r:.60}; a number or a dict of numbers is allowed") from None
 
 
 def _first(reference: Arrays | None, name: str) -> np.ndarray:

@@ -8,7 +8,7 @@ import io
 import numpy as np
 import pytest
 
-from nmpconv.evaluation.detection.boxes import areas, kept, overlaps
+from nmpconv.evaluation.detection.boxes import areas, non_maximum_suppression, overlaps
 from nmpconv.evaluation.detection.precision import Precision
 
 BOX = [10.0, 10.0, 50.0, 50.0]
@@ -34,7 +34,7 @@ def test_overlaps() -> None:
 
 def test_suppression_keeps_the_best_of_a_class() -> None:
     boxes = found((moved(1), 0.5, 0), (BOX, 0.9, 0), (moved(1), 0.6, 1), (moved(30), 0.3, 0), (moved(60), 0.1, 0))
-    assert kept(boxes, 0.2, 0.5)[:, 4].tolist() == [0.9, 0.6, 0.3]
+    assert non_maximum_suppression(boxes, 0.2, 0.5)[:, 4].tolist() == [0.9, 0.6, 0.3]
 
 
 def test_half_of_the_truth_is_found() -> None:

@@ -27,14 +27,14 @@ def overlaps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
 
 
-def kept(boxes: np.ndarray, score: float, overlap: float) -> np.ndarray:
+def non_maximum_suppression(boxes: np.ndarray, score: float, overlap: float) -> np.ndarray:
     """Selects boxes with at least this score, best first, that overlap no kept one of their class by more (greedy
     non-maximum suppression)."""
     left = boxes[boxes[:, SCORE] >= score]
     left = left[np.argsort(-left[:, SCORE], kind="stable")]
-    found: list[np.ndarray] = []
-    while len(left) and len(found) < KEPT_MOST:
+    detections: list[np.ndarray] = []
+    while len(left) and len(detections) < KEPT_MOST:
         best, left = left[0], left[1:]
-        found.append(best)
+        detections.append(best)
         left = left[(left[:, CLASS] != best[CLASS]) | (overlaps(left, best[None])[:, 0] <= overlap)]
-    return np.array(found).reshape(-1, 6)
+    return np.array(detections).reshape(-1, 6)

@@ -108,10 +108,10 @@ def nanodet(outputs: Arrays, size: Size) -> np.ndarray:
     else:
         wide = [x.reshape(-1, x.shape[-1]) for x in outputs if x.shape[-1] == sides_of]
         narrow = [x.reshape(-1, x.shape[-1]) for x in outputs if x.shape[-1] != sides_of]
-        wide, narrow = (sorted(found, key=len, reverse=True) for found in (wide, narrow))
+        wide, narrow = (sorted(group, key=len, reverse=True) for group in (wide, narrow))
         if [len(x) for x in wide] != [len(x) for x in narrow] or len({x.shape[1] for x in narrow}) != 1:
             raise InputError(f"outputs of shapes {_shapes(outputs)}")
-        scores, sides = (np.concatenate(found).astype(np.float64) for found in (narrow, wide))
+        scores, sides = (np.concatenate(group).astype(np.float64) for group in (narrow, wide))
     points = _points(len(sides), size)
     middle = 0.0 if points[-1, 2] > 32 else 0.5
     return _boxes(
@@ -129,16 +129,16 @@ def ultraface(outputs: Arrays, size: Size) -> np.ndarray:
 def yunet(outputs: Arrays, size: Size) -> np.ndarray:
     """For each stride [1, points, 1] twice, the probabilities of a class and of an object, and [1, points, 4] as in
     YOLOX; landmarks, [1, points, 10], are left out. The score is the geometric mean of the two."""
-    found = []
+    predictions = []
     for corners in sorted((x for x in outputs if x.shape[-1] == 4), key=lambda x: -x.size):
         probabilities = [x for x in outputs if x.shape[-1] == 1 and 4 * x.size == corners.size]
         if len(probabilities) != 2:
             raise InputError(f"outputs of shapes {_shapes(outputs)}")
         a, b = (np.clip(x.reshape(-1, 1).astype(np.float64), 0, 1) for x in probabilities)
-        found.append(np.concatenate([corners.reshape(-1, 4).astype(np.float64), np.sqrt(a * b)], axis=1))
-    if not found:
+        predictions.append(np.concatenate([corners.reshape(-1, 4).astype(np.float64), np.sqrt(a * b)], axis=1))
+    if not predictions:
         raise InputError(f"outputs of shapes {_shapes(outputs)}")
-    x = np.concatenate(found)
+    x = np.concatenate(predictions)
     points = _points(len(x), size)
     centre = (x[:, :2] + points[:, :2]) * points[:, 2:]
     return _boxes(_around(centre, _sides(x) * points[:, 2:]), x[:, 4:])
@@ -168,10 +168,10 @@ def _rows(outputs: Arrays, least: int) -> np.ndarray:
 
 def _pair(outputs: Arrays, columns: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """Pairs two outputs [1, n, columns], each as [n, columns], in the order of ``columns``."""
-    found = [[x for x in outputs if x.ndim == 3 and x.shape[2] == count] for count in columns]
-    if len(outputs) != 2 or any(len(rows) != 1 for rows in found) or outputs[0].shape[1] != outputs[1].shape[1]:
+    groups = [[x for x in outputs if x.ndim == 3 and x.shape[2] == count] for count in columns]
+    if len(outputs) != 2 or any(len(rows) != 1 for rows in groups) or outputs[0].shape[1] != outputs[1].shape[1]:
         raise InputError(f"outputs of shapes {_shapes(outputs)}")
-    return found[0][0][0].astype(np.float64), found[1][0][0].astype(np.float64)
+    return groups[0][0][0].astype(np.float64), groups[1][0][0].astype(np.float64)
 
 
 def _shapes(outputs: Arrays) -> str:

@@ -25,9 +25,9 @@ class Precision:
         self._most = most
         self.images: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def add(self, found: np.ndarray, truth: np.ndarray) -> None:
-        """found: boxes. truth: [n, 6], left, top, right, bottom, class, and 1 where it is a crowd, else 0."""
-        self.images.append((found, truth))
+    def add(self, detections: np.ndarray, truth: np.ndarray) -> None:
+        """detections: boxes. truth: [n, 6], left, top, right, bottom, class, and 1 where it is a crowd, else 0."""
+        self.images.append((detections, truth))
 
     def result(self) -> tuple[float, float]:
         """AP and AP50 in percent; nan where no image has truth."""
@@ -40,19 +40,19 @@ class Precision:
 
     def ap50(self, without: tuple[int, int] | None = None) -> float:
         """AP50 in percent. without: (i, n) leaves every nth image from the ith on out."""
-        some = Precision(self._most)
-        some.images = [x for i, x in enumerate(self.images) if without is None or i % without[1] != without[0]]
-        return some.result()[1]
+        subset = Precision(self._most)
+        subset.images = [x for i, x in enumerate(self.images) if without is None or i % without[1] != without[0]]
+        return subset.result()[1]
 
     def _of(self, number: float) -> np.ndarray:
         """Average precision of one class at each least overlap."""
         scores, hits, left_out, wanted = [], [], [], 0
         for every, truth in self.images:
             truth = truth[truth[:, TRUTH_CLASS] == number]
-            found = every[every[:, CLASS] == number]
-            found = found[np.argsort(-found[:, SCORE], kind="stable")][: self._most]
-            hit, out = _matched(found, truth)
-            scores.append(found[:, SCORE])
+            detections = every[every[:, CLASS] == number]
+            detections = detections[np.argsort(-detections[:, SCORE], kind="stable")][: self._most]
+            hit, out = _matched(detections, truth)
+            scores.append(detections[:, SCORE])
             hits.append(hit)
             left_out.append(out)
             wanted += int(np.sum(truth[:, TRUTH_CROWD] == 0))
@@ -70,14 +70,14 @@ def _area(hits: np.ndarray, wanted: int) -> float:
     return float(np.sum(highest[at[at < len(hits)]]) / len(RECALLS))
 
 
-def _matched(found: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[least overlaps, detections]: which are right, and which are left out. found: best first."""
+def _matched(detections: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """[least overlaps, detections]: which are right, and which are left out. detections: best first."""
     crowd = truth[:, TRUTH_CROWD] == 1
     plain, crowds = truth[~crowd], truth[crowd]
-    part = overlaps(found, plain)
-    inside = intersections(found, crowds) / np.maximum(areas(found), np.finfo(float).tiny)[:, None]
+    part = overlaps(detections, plain)
+    inside = intersections(detections, crowds) / np.maximum(areas(detections), np.finfo(float).tiny)[:, None]
     covered = inside.max(axis=1, initial=0.0)
-    hits, left_out = np.zeros((2, len(LEAST_OVERLAPS), len(found)), bool)
+    hits, left_out = np.zeros((2, len(LEAST_OVERLAPS), len(detections)), bool)
     for i, least in enumerate(LEAST_OVERLAPS):
         free = np.ones(len(plain), bool)
         for j, row in enumerate(part):

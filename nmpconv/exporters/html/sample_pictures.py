@@ -21,7 +21,7 @@ from PIL import Image
 
 from nmpconv.data import audio
 from nmpconv.errors import InputError
-from nmpconv.evaluation.detection.boxes import CLASS, SCORE, kept
+from nmpconv.evaluation.detection.boxes import CLASS, SCORE, non_maximum_suppression
 from nmpconv.evaluation.detection.decoders import DECODERS, Size
 from nmpconv.evaluation.task_metrics import SURE, classes_of, decoded
 from nmpconv.exporters.html import charts
@@ -87,18 +87,18 @@ def sight(
     mapped = ours[0] if theirs is None else theirs[0]
     if not _is_map(mapped):
         return Sight(_png(pixels, SMALL), size)
-    found = [_classes(x, mapped) for x in (ours[0], *([] if theirs is None else [theirs[0]]))]
-    masks = [_mask(x) for x in found]
+    maps = [_classes(x, mapped) for x in (ours[0], *([] if theirs is None else [theirs[0]]))]
+    masks = [_mask(x) for x in maps]
     words = "the best class of each place"
-    if len(found) == 2:
-        words += f"; {100 * float(np.mean(found[0] == found[1])):.1f} % are the float model's"
+    if len(maps) == 2:
+        words += f"; {100 * float(np.mean(maps[0] == maps[1])):.1f} % are the float model's"
     return Sight(_photo(pixels), size, mask=masks[0], float_mask=masks[1] if len(masks) > 1 else "", words=words)
 
 
 def _boxes(decoder: str, outputs: Outputs, size: Size, classes: Sequence[str]) -> tuple[DrawnBox, ...]:
-    found = kept(decoded(decoder, outputs, size), SURE, DECODERS[decoder].overlap)[:BOXES_MOST]
+    detections = non_maximum_suppression(decoded(decoder, outputs, size), SURE, DECODERS[decoder].overlap)[:BOXES_MOST]
     drawn = []
-    for row in found:
+    for row in detections:
         left, right = (float(np.clip(x, 0, size[1])) for x in (row[0], row[2]))
         top, bottom = (float(np.clip(y, 0, size[0])) for y in (row[1], row[3]))
         number = int(row[CLASS])
@@ -118,8 +118,8 @@ def _is_map(output: np.ndarray) -> bool:
 
 def _classes(output: np.ndarray, mapped: np.ndarray) -> np.ndarray:
     """[H, W] of classes."""
-    found = classes_of(output.reshape(mapped.shape), mapped)
-    return found.reshape([side for side in found.shape if side > 1][-2:])
+    classes = classes_of(output.reshape(mapped.shape), mapped)
+    return classes.reshape([side for side in classes.shape if side > 1][-2:])
 
 
 def _mask(classes: np.ndarray) -> str:
