@@ -91,7 +91,7 @@ def bisect(
         images = rebuilt.known.feeds.subset(at)
         ranking = rank(rebuilt, images, goal, progress)
         trials = _trials(rebuilt, images, goal)
-        score, _, found = trials.run(content)
+        score, _, value = trials.run(content)
         choices = _with_exponents(rebuilt)
         base = trials.convert(choices)
         asked = _proposals(rebuilt, ranking.rows)
@@ -101,8 +101,8 @@ def bisect(
         small = None if first is None else smallest(rebuilt, model, first)
     anew = round(base.figures.db - score.db, 3) if any(row.edited for row in ranking.rows) else None
     text = _recipe(levers)
-    whole = Bisected(score, ranking.db, found, ranking.rows, levers, anew, small, text)
-    return whole, base, [made for _, made in pairs]
+    whole = Bisected(score, ranking.db, value, ranking.rows, levers, anew, small, text)
+    return whole, base, [candidate for _, candidate in pairs]
 
 
 def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> RankedBy:
@@ -110,10 +110,10 @@ def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> RankedBy:
     at = spread(len(rebuilt.known.feeds), IMAGES)
 
     def value(measure: Measure) -> float:
-        found = results(measure, metric)
-        if not found:
+        scores = results(measure, metric)
+        if not scores:
             raise InputError("it gave no number", where=metric)
-        return next(iter(found.values()))
+        return next(iter(scores.values()))
 
     open_measure(metric, decoder, size)
     known = [None if labels is None else labels[i] for i in at]
@@ -143,14 +143,14 @@ def _with_exponents(rebuilt: Rebuilt) -> Choices:
 def _proposals(rebuilt: Rebuilt, rows: Sequence[Row]) -> list[Proposal]:
     """For the first rows: what was chosen by name chosen anew, and 16 bits."""
     known = {value.name for value in rebuilt.fitter.graph.activations()}
-    found = []
+    suggestions = []
     for row in [row for row in rows if row.db > LEAST_DB or (row.metric or 0) > 0][:LEVERS]:
         if row.table == TENSOR and row.name in known:
-            found += [Proposal(TENSOR, row.name, {})] if row.moved else []
-            found += [Proposal(TENSOR, row.name, {"bits": 16})] if row.bits == 8 else []
+            suggestions += [Proposal(TENSOR, row.name, {})] if row.moved else []
+            suggestions += [Proposal(TENSOR, row.name, {"bits": 16})] if row.bits == 8 else []
         elif row.table == WEIGHTS and row.bits == 8:
-            found.append(Proposal(WEIGHTS, row.name, {"weight_bits": 16}))
-    return found
+            suggestions.append(Proposal(WEIGHTS, row.name, {"weight_bits": 16}))
+    return suggestions
 
 
 def _noisy(
@@ -161,9 +161,9 @@ def _noisy(
     In a file without a fault little is gained by what alone is float, since all else was fitted to its rounding: a
     conversion with 16 bits there fits it anew.
     """
-    groups, known = grid_groups(base.ranged), {(one.table, one.name) for one in asked if one.said}
+    groups, known = grid_groups(base.ranged), {(proposal.table, proposal.name) for proposal in asked if proposal.said}
     shares = budget(base.ranged, groups, heads(base.ranged), images).shares
-    return [one for one in proposals(trials, base, shares) if (one.table, one.name) not in known]
+    return [proposal for proposal in proposals(trials, base, shares) if (proposal.table, proposal.name) not in known]
 
 
 def _recipe(levers: Sequence[Lever]) -> str:
@@ -171,9 +171,9 @@ def _recipe(levers: Sequence[Lever]) -> str:
     helpful = [lever for lever in levers if lever.helps]
     if not helpful:
         return NOTHING
-    text = recipes.lines({}, [(one.table, one.name, one.said) for one in helpful[:1]], head=HEAD)
+    text = recipes.lines({}, [(lever.table, lever.name, lever.said) for lever in helpful[:1]], head=HEAD)
     notes = []
-    for one in helpful:
-        row = recipes.lines({}, [(one.table, one.name, one.said)]).strip().replace("\n", " ")
-        notes.append(f"# {one.db:+.2f} dB  {row or f'no line for {one.name}: {one.words}'}\n")
+    for lever in helpful:
+        row = recipes.lines({}, [(lever.table, lever.name, lever.said)]).strip().replace("\n", " ")
+        notes.append(f"# {lever.db:+.2f} dB  {row or f'no line for {lever.name}: {lever.words}'}\n")
     return text + "".join(notes)

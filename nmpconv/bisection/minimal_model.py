@@ -88,12 +88,14 @@ def _ends(
         for node in list(part.values()):
             near = [makers[name] for name in node.inputs if name in makers]
             near += [user for name in node.outputs for user in users[name]]
-            part.update({one.name: one for one in near})
+            part.update({near_node.name: near_node for near_node in near})
     while part:
-        made = {name for node in part.values() for name in node.outputs}
+        produced = {name for node in part.values() for name in node.outputs}
         read_ = {name for node in part.values() for name in node.inputs if not graph[name].is_const}
-        inputs = [name for name in read_ if name not in made]
-        outputs = [name for name in made if name in graph.outputs or any(user.name not in part for user in users[name])]
+        inputs = [name for name in read_ if name not in produced]
+        outputs = [
+            name for name in produced if name in graph.outputs or any(user.name not in part for user in users[name])
+        ]
         unknown = [name for name in (*inputs, *outputs) if name not in tensors]
         if not unknown:
             order = {value.name: i for i, value in enumerate(graph.activations())}
@@ -123,9 +125,9 @@ def _part(rebuilt: Rebuilt, proto: onnx.ModelProto, inputs: Sequence[str], outpu
             types[name] = helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype)
     cut = onnx.ModelProto()
     cut.CopyFrom(proto)
-    made = [node for node in cut.graph.node if not set(node.output) & set(inputs)]
+    remaining = [node for node in cut.graph.node if not set(node.output) & set(inputs)]
     del cut.graph.node[:]
-    cut.graph.node.extend(made)
+    cut.graph.node.extend(remaining)
     nodes = needed(cut.graph, outputs)
     read_ = {*(name for node in nodes for name in reads(node))}
     constants = [tensor for tensor in proto.graph.initializer if tensor.name in read_]
@@ -133,8 +135,8 @@ def _part(rebuilt: Rebuilt, proto: onnx.ModelProto, inputs: Sequence[str], outpu
     def info(name: str) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, types[name], seen[name][0].shape)
 
-    given, wanted = [info(name) for name in inputs], [info(name) for name in outputs]
-    part = helper.make_graph(nodes, proto.graph.name or "part", given, wanted, constants)
+    input_infos, wanted = [info(name) for name in inputs], [info(name) for name in outputs]
+    part = helper.make_graph(nodes, proto.graph.name or "part", input_infos, wanted, constants)
     whole = helper.make_model(part, opset_imports=proto.opset_import, ir_version=proto.ir_version)
     return _Part(whole, {name: _stacked(seen[name]) for name in inputs})
 
@@ -147,14 +149,14 @@ def _stacked(samples: Sequence[np.ndarray]) -> np.ndarray:
 def _loss(part: _Part, row: Row) -> tuple[float, dict[str, bytes]]:
     """Returns how many dB the part loses with the tensor as the file has it, against 16 bits, and recipes for both."""
     key = "bits" if row.table == TENSOR else "weight_bits"
-    kept: dict[str, Any] = {key: row.bits}
+    choice: dict[str, Any] = {key: row.bits}
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         for name, content in part.files.items():
             (Path(folder) / name).write_bytes(content)
         path, data = (Path(folder) / name for name in part.files)
 
-        def converted(said: Mapping[str, Any]) -> tuple[float, bytes, Result]:
-            text = recipes.lines(WHOLE, [(row.table, row.name, said)]).encode()
+        def converted(values: Mapping[str, Any]) -> tuple[float, bytes, Result]:
+            text = recipes.lines(WHOLE, [(row.table, row.name, values)]).encode()
             recipe = Path(folder) / "recipe.toml"
             recipe.write_bytes(text)
             options = replace(Options(), recipe=recipe)
@@ -162,9 +164,9 @@ def _loss(part: _Part, row: Row) -> tuple[float, dict[str, bytes]]:
             return fmean(result.report.sqnr_by_head.values()), text, result
 
         if row.moved:
-            quant = converted(kept)[2].graph[row.name].quant
+            quant = converted(choice)[2].graph[row.name].quant
             assert quant is not None
-            kept["exponent"] = quant.exponent + row.moved
-        bad, lossy, _ = converted(kept)
+            choice["exponent"] = quant.exponent + row.moved
+        bad, lossy, _ = converted(choice)
         good, _, _ = converted({key: 16})
     return good - bad, {"small.toml": lossy}

@@ -98,16 +98,16 @@ def _facts(rebuilt: Rebuilt, groups: Mapping[str, tuple[Sequence[str], Sequence[
     """Returns the facts of a switch besides its gains. groups: the tensors on a grid, and those rounded on it."""
     graph, makers = rebuilt.floats, rebuilt.floats.producers()
     known, moved = {value.name for value in rebuilt.fitter.graph.activations()}, rebuilt.moved
-    found: dict[str, dict[str, Any]] = {}
+    facts: dict[str, dict[str, Any]] = {}
     for first, (group, members) in groups.items():
         name = next((name for name in group if name in known), first)
         quant, node = graph[name].quant, makers.get(name)
         assert quant is not None
         kind, of = (node.op, node.name) if node else ("input", "")
-        more = next((moved[one] for one in group if one in moved), 0)
+        more = next((moved[member] for member in group if member in moved), 0)
         edited = not more and rebuilt.cut(name)
         row = {"name": name, "node": of, "kind": kind, "bits": quant.bits, "exponents": (quant.exponent,) * 2}
-        found[first] = {"table": TENSOR, **row, "moved": more, "edited": edited, "grid": tuple(members)}
+        facts[first] = {"table": TENSOR, **row, "moved": more, "edited": edited, "grid": tuple(members)}
     layers = {op.name: layer_inputs(op.kind, op.inputs) for op in rebuilt.file.ops}
     stored = {name: rebuilt.file.tensors[layer[1]] for name, layer in layers.items() if layer}
     for node in graph.nodes:
@@ -117,8 +117,8 @@ def _facts(rebuilt: Rebuilt, groups: Mapping[str, tuple[Sequence[str], Sequence[
             ends = (0, 0) if tensor is None else (min(tensor.exponents), max(tensor.exponents))
             row = {"name": node.name, "node": node.name, "kind": node.op, "bits": bits, "exponents": ends, "moved": 0}
             edited = node.name in rebuilt.edited
-            found[constant_switch(node.outputs[0])] = {"table": WEIGHTS, **row, "edited": edited}
-    return found
+            facts[constant_switch(node.outputs[0])] = {"table": WEIGHTS, **row, "edited": edited}
+    return facts
 
 
 def _measured(graph: Graph, goal: RankedBy, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> float:

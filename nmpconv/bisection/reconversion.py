@@ -59,8 +59,8 @@ class Rebuilt:
     def moved(self) -> dict[str, int]:
         """The activations whose exponent is another one than would be chosen, and by how much."""
         pairs = {value.name: (value.quant, self.chosen[value.name].quant) for value in self.floats.activations()}
-        found = {name: a.exponent - b.exponent for name, (a, b) in pairs.items() if a and b and a.bits == b.bits}
-        return {name: more for name, more in found.items() if more}
+        shifts = {name: a.exponent - b.exponent for name, (a, b) in pairs.items() if a and b and a.bits == b.bits}
+        return {name: more for name, more in shifts.items() if more}
 
     def cut(self, name: str) -> bool:
         """Checks whether an activation saturates elsewhere than a conversion would make it, on the same grid."""
@@ -89,7 +89,7 @@ def rebuild(
     progress("rebuild", 0, 2)
     prepared = fitter.prepare(how.equalize, fitter.images, Trace())
     if origins := _origins(prepared, file):
-        rows = {name: {**fitter.choices.tensors.get(name, {}), "origin": said} for name, said in origins.items()}
+        rows = {name: {**fitter.choices.tensors.get(name, {}), "origin": origin} for name, origin in origins.items()}
         fitter = fitter.with_choices(Choices({**fitter.choices.tensors, **rows}, fitter.choices.ops))
         prepared = fitter.prepare(how.equalize, fitter.images, Trace())
     progress("rebuild", 1, 2)
@@ -114,10 +114,10 @@ def _told(path: Path, model: Path, file: Model, recipe: Path | None) -> tuple[Op
             f"the file was made of another model ({file.metadata.get('source', 'unknown')})", where=str(path)
         )
     try:
-        told = json.loads(file.metadata["config"])
+        config = json.loads(file.metadata["config"])
         seen = json.loads(file.metadata["calibration"])
         how, count = Recipe.of(seen["recipe"]), int(seen["images"])
-        options = _options(told)
+        options = _options(config)
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         how = None
     if how is None or not count:
@@ -130,18 +130,18 @@ def _told(path: Path, model: Path, file: Model, recipe: Path | None) -> tuple[Op
     return replace(options, preprocess=looks, target=target, recipe=recipe, limit=count), how, count
 
 
-def _options(told: Mapping[str, Any]) -> Options:
+def _options(config: Mapping[str, Any]) -> Options:
     """Options that a file records; it may be anybody's. Raises ValueError and its like for values that are none."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for option in fields(Options):
-        if (flag := option_flag(option)) is None or flag.recorded not in told:
+        if (flag := option_flag(option)) is None or flag.recorded not in config:
             continue
-        value = told[flag.recorded]
+        value = config[flag.recorded]
         known = value in flag.recipe if isinstance(flag.recipe, tuple) else is_allowed(option, value)
         if not known:
             raise ValueError(value)
-        given[option.name] = value
-    return Options(**given)
+        values[option.name] = value
+    return Options(**values)
 
 
 def _widths(fitter: Fitter, file: Model) -> Choices:
@@ -161,10 +161,10 @@ def _widths(fitter: Fitter, file: Model) -> Choices:
 
 def _origins(prepared: Prepared, file: Model) -> dict[str, Said]:
     """Those of the file, where any is another one than was chosen."""
-    found = _activations(file)
-    free = [name for name in prepared.free if name in found and name in prepared.ranged.values]
-    other = [name for name in free if not np.isclose(found[name].origin, prepared.ranged[name].origin, rtol=1e-5)]
-    return {name: Said(found[name].origin, PLACE) for name in (free if other else ())}
+    activations = _activations(file)
+    free = [name for name in prepared.free if name in activations and name in prepared.ranged.values]
+    other = [name for name in free if not np.isclose(activations[name].origin, prepared.ranged[name].origin, rtol=1e-5)]
+    return {name: Said(activations[name].origin, PLACE) for name in (free if other else ())}
 
 
 def _on_grids(ranged: Graph, file: Model) -> Graph:
