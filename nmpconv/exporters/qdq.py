@@ -146,21 +146,21 @@ def _apart(graph: Graph) -> Graph:
             nodes.append(node)
             continue
         other, x, w = graph.ins(node)[:3]
-        y, made = graph[node.outputs[0]], f"{node.outputs[0]}~products"
+        y, products = graph[node.outputs[0]], f"{node.outputs[0]}~products"
         sums = Quant(32, tuple(_quant(x).exponent + e for e in _quant(w).exponents), INT_MIN[32], INT_MAX[32])
-        values[made] = replace(y, name=made, quant=sums, clamp=None, origin=y.origin - other.origin)
+        values[products] = replace(y, name=products, quant=sums, clamp=None, origin=y.origin - other.origin)
         params = Conv2DParams(**asdict(node.params))
-        nodes.append(Node("conv2d", node.name, node.inputs[1:], (made,), params))
-        nodes.append(Node("add", f"{node.name}~sum", (made, other.name), node.outputs, AddParams()))
+        nodes.append(Node("conv2d", node.name, node.inputs[1:], (products,), params))
+        nodes.append(Node("add", f"{node.name}~sum", (products, other.name), node.outputs, AddParams()))
     return replace(graph, nodes=tuple(nodes), values=values)
 
 
 def _node(op: FileOp, inputs: tuple[str, ...], outputs: tuple[str, ...], graph: Graph) -> Node:
     node = Node(op.kind, op.name, inputs, outputs, OPS[op.kind].Params(**op.params))
-    found = OPS[op.kind].restored(node, graph)
-    if found is None:
+    original = OPS[op.kind].restored(node, graph)
+    if original is None:
         return node if _has_table(node) else replace(node, params=None)
-    return found
+    return original
 
 
 def _has_table(node: Node) -> bool:
@@ -171,14 +171,14 @@ def _has_table(node: Node) -> bool:
 def names_of(model: Model) -> list[str]:
     """Names of the tensors in an export: each once, and none of a port's. In a file they may be empty or the same."""
     taken = {port.name for port in (*model.inputs, *model.outputs)}
-    found = []
+    names = []
     for i, tensor in enumerate(model.tensors):
         name = tensor.name
         while not name or name in taken:
             name += f"~{i}"
         taken.add(name)
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
 def _value(name: str, tensor: FileTensor) -> Value:
@@ -333,8 +333,8 @@ class _Exporter(Exporter):
         a constant that took up an origin may."""
         grids = [self.graph[name].quant for name in node.inputs[:2]]
         exponents = [() if grid is None else grid.exponents for grid in grids]
-        found = [OPS[node.op].exact_exponent(pair) for pair in product(*exponents)]
-        return tuple(exponent for exponent in found if exponent is not None)
+        exact = [OPS[node.op].exact_exponent(pair) for pair in product(*exponents)]
+        return tuple(exponent for exponent in exact if exponent is not None)
 
     def _round(self, name: str, raw: str) -> None:
         """The value from a float: clipped, to an integer, and back."""

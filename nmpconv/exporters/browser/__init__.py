@@ -103,10 +103,10 @@ def image(model: Model, name: str) -> FilePort:
     ports = [port for port in model.inputs if port.state is None]
     shape = model.tensors[ports[0].tensor].shape if ports else ()
     if len(ports) != 1 or ports[0].preprocess is None or len(shape) != RANK or shape[3] not in (1, 3):
-        found = ", ".join(f"{port.name} {list(model.tensors[port.tensor].shape)}" for port in ports)
+        shapes = ", ".join(f"{port.name} {list(model.tensors[port.tensor].shape)}" for port in ports)
         raise UsageError(
-            f"inputs {found}; allowed is one image of 1 or 3 channels whose preprocessing is in the file, or one sound "
-            "whose front end is",
+            f"inputs {shapes}; allowed is one image of 1 or 3 channels whose preprocessing is in the file, or one "
+            "sound whose front end is",
             where=name,
             hint="convert with --data FOLDER of images, or with --audio; nmp_runtime.mjs runs any file from a script",
         )

@@ -26,15 +26,15 @@ def wasm() -> bytes:
     program = zig()
     if program is None:
         raise DeviceError("the compiler of WebAssembly is missing", where=NAME, hint="pip install ziglang")
-    kept = home() / f"nmp-{_key()}.wasm"
-    is_ours = kept.is_absolute()  # else the package is read-only, and the current folder may be anyone's
-    if is_ours and kept.is_file():
-        return read_file(kept)
+    cache_file = home() / f"nmp-{_key()}.wasm"
+    is_ours = cache_file.is_absolute()  # else the package is read-only, and the current folder may be anyone's
+    if is_ours and cache_file.is_file():
+        return read_file(cache_file)
     data = _compiled(program)
     if is_ours:
         with suppress(OSError, OutputError):
-            kept.parent.mkdir(exist_ok=True)
-            write_file(kept, data)
+            cache_file.parent.mkdir(exist_ok=True)
+            write_file(cache_file, data)
     return data
 
 
@@ -45,12 +45,12 @@ def runtime() -> str:
 
 def _key() -> str:
     """Hash of all that the module is made of."""
-    folder, found = interpreter(), hashlib.sha256(version("ziglang").encode())
+    folder, digest = interpreter(), hashlib.sha256(version("ziglang").encode())
     paths = (path for part in ("include", "src", "wasm") for path in (folder / part).rglob("*") if path.is_file())
     for path in sorted(paths):
         data = path.read_bytes()
-        found.update(f"{path.relative_to(folder).as_posix()} {len(data)}\n".encode() + data)
-    return found.hexdigest()[:16]
+        digest.update(f"{path.relative_to(folder).as_posix()} {len(data)}\n".encode() + data)
+    return digest.hexdigest()[:16]
 
 
 def _compiled(program: str) -> bytes:

@@ -36,8 +36,8 @@ def bundle(
     all_ = bundled(models)
     package = package_of(check_name(name) if name else _joined(all_), all_)
     sources = dict(interpreter_files(all_, package.export))
-    for one in all_:
-        sources |= data_files(one, tensors)
+    for model in all_:
+        sources |= data_files(model, tensors)
     if len(all_) == 1 and all_[0].name != OLD_NAME:
         sources[f"{OLD_NAME}_data.h"] = old_header(all_[0], sources[f"{all_[0].name}_data.h"])
     files = {f"src/{path}": text for path, text in sources.items()}
@@ -50,4 +50,4 @@ def bundle(
 
 def _joined(models: Sequence[BundledModel]) -> str:
     """Name of a package: that of its model, or those of all of them as far as there is room."""
-    return models[0].name if len(models) == 1 else c_name("_".join(one.name for one in models)) if models else ""
+    return models[0].name if len(models) == 1 else c_name("_".join(model.name for model in models)) if models else ""

@@ -67,10 +67,10 @@ Models that run one after the other may share an arena: `nmp_suspend` keeps a mo
 
 def readme(package: Package, layouts: Iterable[Layout]) -> str:
     models = package.models
-    ops = sorted({op.kind for one in models for op in one.model.ops}) if models else list(OP_TABLES)
+    ops = sorted({op.kind for bundled in models for op in bundled.model.ops}) if models else list(OP_TABLES)
     return filled(
         "README.md",
-        TITLE=" and ".join(markdown(one.model.name) or "A model" for one in models) or "The nmp interpreter",
+        TITLE=" and ".join(markdown(bundled.model.name) or "A model" for bundled in models) or "The nmp interpreter",
         FACTS="".join(map(_facts, models)),
         EXAMPLES=_examples(models),
         STEPS="\n".join(_steps(package, layout) for layout in layouts),
@@ -79,15 +79,15 @@ def readme(package: Package, layouts: Iterable[Layout]) -> str:
     )
 
 
-def _facts(one: BundledModel) -> str:
-    arenas = "\n".join(f"| on {target} | {needs(one.data, target).arena} |" for target in MICROCONTROLLERS)
+def _facts(bundled: BundledModel) -> str:
+    arenas = "\n".join(f"| on {target} | {needs(bundled.data, target).arena} |" for target in MICROCONTROLLERS)
     return f"""
-| `{one.name}` | bytes |
+| `{bundled.name}` | bytes |
 |---|---|
-| model: constant, may stay in flash | {len(one.data)} |
-| arena: RAM, of which activations {one.model.arena_bytes} | at most {one.turn.arena} |
+| model: constant, may stay in flash | {len(bundled.data)} |
+| arena: RAM, of which activations {bundled.model.arena_bytes} | at most {bundled.turn.arena} |
 {arenas}
-| stack, on Cortex-M with DSP or vectors | at most {one.turn.stack} |
+| stack, on Cortex-M with DSP or vectors | at most {bundled.turn.stack} |
 """
 
 

@@ -12,4 +12,4 @@ PLACE = re.compile(r"@([A-Z]+)@")
 def filled(name: str, **values: object) -> str:
     """A template with its @NAMES@ replaced, each of which has to be given."""
     text = (TEMPLATES / name).read_text(encoding="utf-8")
-    return PLACE.sub(lambda found: str(values[found[1]]), text)
+    return PLACE.sub(lambda match: str(values[match[1]]), text)

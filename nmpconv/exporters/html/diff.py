@@ -13,13 +13,13 @@ COLUMNS = ("kind", "shape", "bits", "exponent", "weights", "macs", "isolated", "
 
 def totals(a: Subject, b: Subject) -> list[tuple[str, str, str]]:
     """Results, facts and options of both, where they differ."""
-    found = []
+    rows = []
     for about in (page.results, page.facts, lambda subject: page.options(subject.model)):
         ours, theirs = dict(about(a)), dict(about(b))
         for name in dict.fromkeys((*ours, *theirs)):
             if ours.get(name) != theirs.get(name):
-                found.append((name, ours.get(name, "–"), theirs.get(name, "–")))
-    return found
+                rows.append((name, ours.get(name, "–"), theirs.get(name, "–")))
+    return rows
 
 
 def ops(a: Subject, b: Subject) -> Iterator[dict[str, Any]]:

@@ -69,8 +69,8 @@ def told_exponents(tensor: FileTensor) -> str:
     return f"{exponents(tensor)}{more}"
 
 
-def _span(found: Sequence[int]) -> str:
-    low, high = min(found, default=0), max(found, default=0)
+def _span(numbers: Sequence[int]) -> str:
+    low, high = min(numbers, default=0), max(numbers, default=0)
     return str(low) if low == high else f"{low}..{high}"
 
 
@@ -107,7 +107,7 @@ def results(subject: Subject) -> Iterator[tuple[str, str]]:
         (f"SQNR of {short.get(name, name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads
     )
     shares = [
-        f"{100 * share:.0f} % by {', '.join(short.get(one, one) for one in report.noise.on_grid(name))}"
+        f"{100 * share:.0f} % by {', '.join(short.get(member, member) for member in report.noise.on_grid(name))}"
         for name, share in report.costliest.items()
     ]
     if noise := "; ".join(shares) or report.noise.skipped:
@@ -122,17 +122,17 @@ def results(subject: Subject) -> Iterator[tuple[str, str]]:
 
 def options(model: Model) -> list[tuple[str, str]]:
     """Lists the options of the conversion, as the file keeps them."""
-    found = _json(model.metadata.get("config"))
-    return [(key, "–" if value in (None, "", [], {}) else str(value)) for key, value in sorted(found.items())]
+    config = _json(model.metadata.get("config"))
+    return [(key, "–" if value in (None, "", [], {}) else str(value)) for key, value in sorted(config.items())]
 
 
 def _json(text: str | None) -> dict[str, Any]:
     """Reads the JSON of a file that anybody may have written."""
     try:
-        found = json.loads(text or "{}")
+        value = json.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def rows(subject: Subject) -> Iterator[dict[str, Any]]:
@@ -167,22 +167,22 @@ def _steepest(subject: Subject) -> list[str]:
 
 def levers(subject: Subject) -> list[dict[str, Any]]:
     """Lists the options to improve, the best first, and those that do not help, as they were measured."""
-    found = subject.report.levers if subject.report else ()
+    measurements = subject.report.levers if subject.report else ()
     return [
         {
-            "name": one.name,
-            "helps": one.helps,
-            "what": one.words,
-            "db": f"{one.db:+.2f} dB" + ("" if one.db_margin is None else f" ± {one.db_margin:.2f}"),
-            "agreement": "–" if one.agreed is None else f"{one.agreed:+d} of {one.images}",
-            "images": one.images,
-            "work": f"{100 * one.work:+.1f} %",
-            "instructions": f"{100 * one.instructions:+.1f} %",
-            "target": one.target or "",
-            "ram": f"{one.ram:+,d} B",
-            "flash": f"{one.flash:+,d} B",
+            "name": lever.name,
+            "helps": lever.helps,
+            "what": lever.words,
+            "db": f"{lever.db:+.2f} dB" + ("" if lever.db_margin is None else f" ± {lever.db_margin:.2f}"),
+            "agreement": "–" if lever.agreed is None else f"{lever.agreed:+d} of {lever.images}",
+            "images": lever.images,
+            "work": f"{100 * lever.work:+.1f} %",
+            "instructions": f"{100 * lever.instructions:+.1f} %",
+            "target": lever.target or "",
+            "ram": f"{lever.ram:+,d} B",
+            "flash": f"{lever.flash:+,d} B",
         }
-        for one in found
+        for lever in measurements
     ]
 
 
@@ -197,8 +197,8 @@ def _exponents_of_weights(op: FileOp, model: Model) -> str:
 
 def _bits(op: FileOp, model: Model) -> list[str]:
     read = layer_inputs(op.kind, op.inputs)[:2] or op.inputs[:1]
-    found = [model.tensors[i].dtype.removeprefix("int") for i in (*read, op.outputs[0])]
-    return found
+    widths = [model.tensors[i].dtype.removeprefix("int") for i in (*read, op.outputs[0])]
+    return widths
 
 
 def _sqnr_colour(layer: Layer | None) -> str:
@@ -210,16 +210,16 @@ def _sqnr_colour(layer: Layer | None) -> str:
 def sqnr_chart(subject: Subject) -> dict[str, Any] | None:
     """Isolated and cumulative SQNR by op, in a picture of 960 x 220."""
     layers = subject.layers
-    found = [layers.get(op.name) for op in subject.model.ops]
-    if not any(layer is not None and layer.sqnr_cumulative is not None for layer in found):
+    measurements = [layers.get(op.name) for op in subject.model.ops]
+    if not any(layer is not None and layer.sqnr_cumulative is not None for layer in measurements):
         return None
     width, height = 960.0, 220.0
-    step = width / len(found)
-    own = charts.line([layer.sqnr_isolated if layer else None for layer in found], width, height, TOP_DB)
-    whole = charts.line([layer.sqnr_cumulative if layer else None for layer in found], width, height, TOP_DB)
+    step = width / len(measurements)
+    own = charts.line([layer.sqnr_isolated if layer else None for layer in measurements], width, height, TOP_DB)
+    whole = charts.line([layer.sqnr_cumulative if layer else None for layer in measurements], width, height, TOP_DB)
     steep = set(_steepest(subject))
     marks = []
-    for i, layer in enumerate(found):
+    for i, layer in enumerate(measurements):
         if layer is not None and layer.name in steep:
             at = min(max(layer.sqnr_cumulative or 0.0, 0.0), TOP_DB)
             marks.append((round((i + 0.5) * step, 1), round(height - at / TOP_DB * height, 1), layer.name, i))
@@ -230,19 +230,19 @@ def sqnr_chart(subject: Subject) -> dict[str, Any] | None:
             "db": number(layer.sqnr_cumulative if layer else None),
             "own": number(layer.sqnr_isolated if layer else None),
         }
-        for i, (op, layer) in enumerate(zip(subject.model.ops, found, strict=True))
+        for i, (op, layer) in enumerate(zip(subject.model.ops, measurements, strict=True))
     ]
     grid = [(db, round(height - db / TOP_DB * height, 1)) for db in range(0, int(TOP_DB) + 1, 20)]
-    return {"own": own, "whole": whole, "marks": marks, "grid": grid, "last": len(found) - 1, "points": points}
+    return {"own": own, "whole": whole, "marks": marks, "grid": grid, "last": len(measurements) - 1, "points": points}
 
 
 def graph(subject: Subject) -> dict[str, Any]:
     """Inputs and ops with the lines between them."""
     model, layers = subject.model, subject.layers
     first = len(model.inputs)
-    made = {port.tensor: i for i, port in enumerate(model.inputs)}
-    made |= {tensor: first + i for i, op in enumerate(model.ops) for tensor in op.outputs}
-    pairs = [(made[i], first + n) for n, op in enumerate(model.ops) for i in dict.fromkeys(op.inputs) if i in made]
+    makers = {port.tensor: i for i, port in enumerate(model.inputs)}
+    makers |= {tensor: first + i for i, op in enumerate(model.ops) for tensor in op.outputs}
+    pairs = [(makers[i], first + n) for n, op in enumerate(model.ops) for i in dict.fromkeys(op.inputs) if i in makers]
     plan = layout(first + len(model.ops), pairs)
     seen = [t.exponents[0] for t in model.tensors if t.data is None and t.exponents]
     low, high = min(seen, default=0), max(seen, default=0)
@@ -251,9 +251,9 @@ def graph(subject: Subject) -> dict[str, Any]:
         op = model.ops[i - first] if i >= first else None
         tensor = model.tensors[op.outputs[0] if op else model.inputs[i].tensor]
         layer = layers.get(op.name) if op else None
-        told = [shape(tensor), tensor.dtype, f"exponent {told_exponents(tensor)}"]
+        words = [shape(tensor), tensor.dtype, f"exponent {told_exponents(tensor)}"]
         if layer is not None and layer.sqnr_cumulative is not None:
-            told.append(f"{number(layer.sqnr_cumulative)} dB, alone {number(layer.sqnr_isolated)} dB")
+            words.append(f"{number(layer.sqnr_cumulative)} dB, alone {number(layer.sqnr_isolated)} dB")
         boxes.append(
             Box(
                 round(x, 1),
@@ -261,7 +261,7 @@ def graph(subject: Subject) -> dict[str, Any]:
                 op.kind if op else "input",
                 op.name if op else model.inputs[i].name,
                 shape(tensor),
-                ", ".join(told),
+                ", ".join(words),
                 str(i - first) if op else "",
                 charts.colour(1.0 if tensor.dtype == "int16" else 0.0),
                 charts.colour((tensor.exponents[0] - low) / ((high - low) or 1)),
@@ -323,12 +323,12 @@ def _scratch(plan: Memory, model: Model) -> list[dict[str, Any]]:
     """Scratch memory of ops while they run."""
     step, size = MEMORY_WIDTH / len(plan.steps), max(plan.with_scratch, 1)
     rectangles = []
-    for i, one in enumerate(plan.steps):
-        if one.scratch:
-            tall = max(one.scratch / size * MEMORY_HEIGHT, 0.8)
-            y = MEMORY_HEIGHT - one.end / size * MEMORY_HEIGHT - tall
+    for i, moment in enumerate(plan.steps):
+        if moment.scratch:
+            tall = max(moment.scratch / size * MEMORY_HEIGHT, 0.8)
+            y = MEMORY_HEIGHT - moment.end / size * MEMORY_HEIGHT - tall
             box = {"x": round(i * step, 1), "y": round(y, 1), "w": round(max(step - 0.6, 0.6), 1), "h": round(tall, 1)}
-            rectangles.append({**box, "title": f"{one.scratch:,} bytes of scratch of {model.ops[i].name}"})
+            rectangles.append({**box, "title": f"{moment.scratch:,} bytes of scratch of {model.ops[i].name}"})
     return rectangles
 
 

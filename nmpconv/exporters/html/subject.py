@@ -68,7 +68,7 @@ def of_file(
     """data, model: the file's bytes and contents."""
     target = model.metadata.get("target")
     plan = memory(model, targets.scratch(data, target))
-    ram = tuple(targets.needs(data, one) for one in targets.MICROCONTROLLERS)
+    ram = tuple(targets.needs(data, machine) for machine in targets.MICROCONTROLLERS)
     digest = hashlib.sha256(data).hexdigest()
     needs = footprint(data, target)
     return Subject(name, digest, model, plan, ram, needs, report, bars or {}, judged or Judged(), times, command)

@@ -83,7 +83,7 @@ def judge(
     count = min(limit, len(feed))
     counts = {t.name: np.zeros(t.clip_max - t.clip_min + 1, np.int64) for t in net.model.tensors if t.data is None}
     engine = None if reference is None else _engine(reference, net, feed)
-    found: list[tuple[tuple[float, ...], int, Sample]] = []
+    worst: list[tuple[tuple[float, ...], int, Sample]] = []
     tally = _Tally(net)
     for i in range(count):
         sample = feed[i]
@@ -95,11 +95,11 @@ def judge(
         ours, theirs = outputs[0].ravel(), None if floats is None else floats[0].ravel()
         tally.add(feed.paths[i], ours, theirs, None if feed.labels is None else feed.labels[i])
         judged = _sample(net, feed, i, ours, theirs)
-        found.append((_badness(judged, ours), i, judged))
-        found = sorted(found, key=lambda row: row[:2])[:WORST]
-        if any(row[1] == i for row in found):
+        worst.append((_badness(judged, ours), i, judged))
+        worst = sorted(worst, key=lambda row: row[:2])[:WORST]
+        if any(row[1] == i for row in worst):
             judged = replace(judged, sight=sight(feed, i, sample, outputs, floats, decoder))
-            found = [(row[0], i, judged) if row[1] == i else row for row in found]
+            worst = [(row[0], i, judged) if row[1] == i else row for row in worst]
         progress("judge", i + 1, count)
     tensors = {tensor.name: tensor for tensor in net.model.tensors}
     bars = {
@@ -107,7 +107,7 @@ def judge(
         for name, seen in counts.items()
         if (drawn := of_integers(seen, tensors[name].clip_min, tensors[name].exponents[0], tensors[name].origin))
     }
-    return Judged(count, bars, tuple(sample for _, _, sample in found), feed.warnings, tally.quality(feed))
+    return Judged(count, bars, tuple(sample for _, _, sample in worst), feed.warnings, tally.quality(feed))
 
 
 class _Tally:
@@ -158,24 +158,24 @@ def _run(net: Net, inputs: Mapping[str, np.ndarray], counts: Mapping[str, np.nda
     """Runs one sample, op by op; every tensor is counted when it has just been written. Returns the outputs as reals,
     in the shapes of the ONNX model."""
     wanted = {port.tensor: port for port in net.outputs}
-    found: dict[int, np.ndarray] = {}
+    outputs: dict[int, np.ndarray] = {}
     for i, port in enumerate(net.inputs):
         net.set_input(i, inputs[port.name])
         _count(net, port.tensor, counts)
-        _take(net, port.tensor, wanted, found)
+        _take(net, port.tensor, wanted, outputs)
     for number, op in enumerate(net.model.ops):
         net.run_ops(number, number + 1)
         for tensor in op.outputs:
             _count(net, tensor, counts)
-            _take(net, tensor, wanted, found)
-    return [found[port.tensor] for port in net.outputs]
+            _take(net, tensor, wanted, outputs)
+    return [outputs[port.tensor] for port in net.outputs]
 
 
-def _take(net: Net, tensor: int, wanted: Mapping[int, Port], found: dict[int, np.ndarray]) -> None:
+def _take(net: Net, tensor: int, wanted: Mapping[int, Port], outputs: dict[int, np.ndarray]) -> None:
     """An output, before another tensor takes its place."""
     if port := wanted.get(tensor):
         reals = port.dequantize(net.tensor(tensor))
-        found[tensor] = reals.reshape(port.source_shape or reals.shape)
+        outputs[tensor] = reals.reshape(port.source_shape or reals.shape)
 
 
 def _count(net: Net, index: int, counts: Mapping[str, np.ndarray]) -> None:
