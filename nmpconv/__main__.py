@@ -70,9 +70,9 @@ def _open_streams() -> None:
     """A stream that the shell has closed goes nowhere; else the next file that is opened would be that stream."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
-            while (found := os.open(os.devnull, os.O_RDWR)) < number:
+            while (handle := os.open(os.devnull, os.O_RDWR)) < number:
                 continue
-            os.dup2(found, number)
+            os.dup2(handle, number)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False))
 
 

@@ -86,8 +86,8 @@ class NmpError(Exception):
     def to_json(self) -> dict[str, Any]:
         """For programs that read the command line's JSON; keys without anything to say are left out."""
         keys = ("message", "where", "node", "found", "allowed", "status", "hint")
-        said = {key: getattr(self, key) for key in keys if getattr(self, key)}
-        return {"kind": self.code.name.lower(), "exit_code": int(self.code), **said}
+        fields = {key: getattr(self, key) for key in keys if getattr(self, key)}
+        return {"kind": self.code.name.lower(), "exit_code": int(self.code), **fields}
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
@@ -98,11 +98,11 @@ class UsageError(NmpError):
     code = ExitCode.USAGE
 
 
-def refusal(given: Any, allowed: str, where: str = "", hint: str = "") -> UsageError:
+def refusal(value: Any, allowed: str, where: str = "", hint: str = "") -> UsageError:
     """The error of a value that a flag, a keyword or a key cannot have. allowed: in words."""
-    found = repr(given) if len(repr(given)) <= VALUE_SHOWN else type(given).__name__
-    message = f"{found} is not allowed; allowed: {allowed}"
-    return UsageError(message, where=where, hint=hint, found=found, allowed=allowed)
+    text = repr(value) if len(repr(value)) <= VALUE_SHOWN else type(value).__name__
+    message = f"{text} is not allowed; allowed: {allowed}"
+    return UsageError(message, where=where, hint=hint, found=text, allowed=allowed)
 
 
 class InputError(NmpError):

@@ -37,5 +37,5 @@ def home() -> Path:
     """The folder of what was compiled: the installed package, or build/ of the checkout that runs; build/ of the
     current folder where that is read-only."""
     beside = interpreter().parent
-    kept = beside if (beside / "__init__.py").exists() else beside / "build"
-    return kept if os.access(beside, os.W_OK) else Path("build")
+    folder = beside if (beside / "__init__.py").exists() else beside / "build"
+    return folder if os.access(beside, os.W_OK) else Path("build")

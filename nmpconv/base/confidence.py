@@ -42,20 +42,20 @@ def difference(wins: int, losses: int, count: int) -> tuple[float, float]:
 def jackknife(whole: float, without: Sequence[float]) -> float | None:
     """Half the interval of a figure of a set, after Tukey (1958). without: the figure of the set less each of several
     equal groups; None with fewer than LEAST of them, or where one is not finite."""
-    found = np.asarray(without, np.float64)
-    count = len(found)
-    if count < LEAST or not np.isfinite(found).all() or not math.isfinite(whole):
+    figures = np.asarray(without, np.float64)
+    count = len(figures)
+    if count < LEAST or not np.isfinite(figures).all() or not math.isfinite(whole):
         return None
-    error = math.sqrt((count - 1) / count * float(np.sum((found - found.mean()) ** 2)))
+    error = math.sqrt((count - 1) / count * float(np.sum((figures - figures.mean()) ** 2)))
     return student(count - 1) * error
 
 
 def margin(values: Sequence[float] | np.ndarray) -> float | None:
     """Half the interval of a mean; None with fewer than LEAST values, or where one is not finite."""
-    found = np.asarray(values, np.float64)
-    if len(found) < LEAST or not np.isfinite(found).all():
+    array = np.asarray(values, np.float64)
+    if len(array) < LEAST or not np.isfinite(array).all():
         return None
-    return float(student(len(found) - 1) * found.std(ddof=1) / math.sqrt(len(found)))
+    return float(student(len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
 
 
 def student(freedom: int) -> float:
@@ -71,11 +71,11 @@ def student(freedom: int) -> float:
     return z + sum(term / freedom ** (i + 1) for i, term in enumerate(terms))
 
 
-def luck(one: np.ndarray, other: np.ndarray) -> float:
+def luck(first: np.ndarray, other: np.ndarray) -> float:
     """The probability that answers are right so much more often than others by luck alone: the sign test of the
-    samples where only one of both is right, with Hoeffding's bound where there are very many. one, other: right or not,
-    bool [samples]."""
-    wins, losses = int((one & ~other).sum()), int((other & ~one).sum())
+    samples where only one of both is right, with Hoeffding's bound where there are very many. first, other: right or
+    not, bool [samples]."""
+    wins, losses = int((first & ~other).sum()), int((other & ~first).sum())
     count = wins + losses
     if count > MANY:
         return math.exp(-((wins - losses) ** 2) / (2 * count)) if wins > losses else 1.0

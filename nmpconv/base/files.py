@@ -44,8 +44,8 @@ def licence() -> str:
 
     with suppress(PackageNotFoundError):
         for path in files("nmpconv") or ():
-            if path.name == "LICENSE" and (found := Path(str(path.locate()))).is_file():
-                return found.read_text(encoding="utf-8")
+            if path.name == "LICENSE" and (file := Path(str(path.locate()))).is_file():
+                return file.read_text(encoding="utf-8")
     try:
         return (PACKAGE.parent / "LICENSE").read_text(encoding="utf-8")
     except OSError:
@@ -68,12 +68,12 @@ def open_file(path: Path | str, most: int = BYTES_MAX) -> Iterator[tuple[Buffere
         raise InputError("no file can have this name", where=str(path))
     try:
         with open(path, "rb", opener=_without_waiting) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise InputError("is not a regular file", where=str(path), hint="write what it gives to a file first")
-            if found.st_size > most:
-                raise InputError(f"has {found.st_size} bytes; at most {most} can be read", where=str(path))
-            yield file, found.st_size
+            if status.st_size > most:
+                raise InputError(f"has {status.st_size} bytes; at most {most} can be read", where=str(path))
+            yield file, status.st_size
     except OSError as error:
         absent = place(path) if isinstance(error, FileNotFoundError) else ""
         hint = "name a file in it" if isinstance(error, IsADirectoryError) else absent
@@ -249,16 +249,16 @@ def _lock(handle: int) -> bool:
 
 def _remove_stale(path: Path) -> None:
     """Temporary files and folders for this path that no process holds."""
-    for found in path.parent.glob(f"{_prefix(path)}*"):
+    for leftover in path.parent.glob(f"{_prefix(path)}*"):
         with suppress(OSError):
-            handle = os.open(found, os.O_RDONLY)
+            handle = os.open(leftover, os.O_RDONLY)
             try:
                 if not _lock(handle):
                     continue
-                if found.is_dir():
-                    shutil.rmtree(found)
+                if leftover.is_dir():
+                    shutil.rmtree(leftover)
                 else:
-                    found.unlink()
+                    leftover.unlink()
             finally:
                 os.close(handle)
 

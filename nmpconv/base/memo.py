@@ -21,7 +21,7 @@ class Once(Generic[T]):
             self._made = self._made or [self._make()]
             return self._made[0]
 
-    def made(self) -> list[T]:
+    def results(self) -> list[T]:
         """The result alone, or nothing where it is not there now."""
         return list(self._made)
 
@@ -53,11 +53,13 @@ class Memo:
     def find(self, kind: str, key: Hashable) -> Any | None:
         """The result, or None where none is made yet."""
         once = self._made.get((kind, key))
-        return next(iter(once.made()), None) if once else None
+        return next(iter(once.results()), None) if once else None
 
     def of(self, kind: str) -> list[tuple[Any, Any]]:
         """(key, result) of all results of a kind, oldest first."""
-        return [(key, made) for (of, key), once in list(self._made.items()) if of == kind for made in once.made()]
+        return [
+            (key, result) for (of, key), once in list(self._made.items()) if of == kind for result in once.results()
+        ]
 
     def keep(self, kind: str, wanted: Callable[[Any], bool]) -> None:
         """Drops the results of a kind whose keys are not wanted."""

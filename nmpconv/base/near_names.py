@@ -23,10 +23,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near!r}?" if near else ""
 
 
-def check_keywords(function: Callable[..., Any], given: Iterable[str], known: Iterable[str]) -> None:
+def check_keywords(function: Callable[..., Any], keywords: Iterable[str], known: Iterable[str]) -> None:
     """Raises TypeError for the first keyword that a function does not have, with the nearest that it has."""
     names = list(known)
-    for name in given:
+    for name in keywords:
         if name not in names:
             near = suggestion(name, names)
             raise TypeError(f"{function.__name__}() has no keyword {name!r}{'; ' if near else ''}{near}")

@@ -48,5 +48,5 @@ def rate(percents: float | None) -> str:
 def duration(seconds: float) -> str:
     """Three digits: 812 ns, 9.52 us, 34.1 ms, 2.40 s."""
     units = (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
-    unit, factor = next((found for found in units if seconds * found[1] >= 0.9995), units[-1])
+    unit, factor = next((pair for pair in units if seconds * pair[1] >= 0.9995), units[-1])
     return f"{scaled(seconds * factor).strip()} {unit}"

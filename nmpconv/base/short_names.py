@@ -34,7 +34,7 @@ class _File(Protocol):
 def of_files(models: Iterable[_File]) -> dict[str, str]:
     """Short names of all ops and tensors of files, by their names: those of tables, pages and JSON."""
     files = tuple(models)
-    ops, tensors = ([one.name for file in files for one in getattr(file, kind)] for kind in ("ops", "tensors"))
+    ops, tensors = ([item.name for file in files for item in getattr(file, kind)] for kind in ("ops", "tensors"))
     return shortened(ops) | shortened(tensors)
 
 
@@ -64,6 +64,6 @@ def _joined(name: str, known: Sequence[str], ends_of_all: Counter[str]) -> str:
     ends = [rest[i:] for i in range(len(rest) - 1, 0, -1) if rest[i] in PARTS]
     for end in ("", *ends):
         if sum(other.endswith(end) for other in alike) == 1:
-            found = min(name, f"{first}{AND}*{end}", key=len)
-            return found if len(found) <= WHOLE else f"{_end(first, ends_of_all)}{AND}*{end}"
+            short = min(name, f"{first}{AND}*{end}", key=len)
+            return short if len(short) <= WHOLE else f"{_end(first, ends_of_all)}{AND}*{end}"
     return name

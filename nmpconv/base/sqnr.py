@@ -71,8 +71,8 @@ def mean_db(ratios: Iterable[float]) -> float:
     one; -inf where one is -inf."""
     from statistics import fmean
 
-    found = list(ratios)
-    return fmean([ratio for ratio in found if ratio != math.inf] or found)
+    values = list(ratios)
+    return fmean([ratio for ratio in values if ratio != math.inf] or values)
 
 
 def gain(after: float, before: float) -> float:
@@ -97,7 +97,7 @@ def head(
 
     maker: the op that makes a tensor and its first input, None for an input of the graph. softmax, moves: names of ops.
     """
-    made = maker(output)
-    while made is not None and made[0] in moves:
-        made = maker(made[1])
-    return made[1] if made is not None and made[0] == softmax else output
+    producer = maker(output)
+    while producer is not None and producer[0] in moves:
+        producer = maker(producer[1])
+    return producer[1] if producer is not None and producer[0] == softmax else output

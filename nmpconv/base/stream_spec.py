@@ -22,8 +22,8 @@ class Stream:
 def parse(text: str) -> Stream:
     """'axis=2,hop=4' or 'axis=2,hop=4,input=NAME'. Raises UsageError."""
     pairs = [part.partition("=") for part in text.split(",")]
-    found = {key.strip().lower(): value for key, _, value in pairs}
-    numbers = {key: found.get(key, "") for key in KEYS[:2]}
-    if len(found) != len(pairs) or not set(found) <= set(KEYS) or not all(n.isdecimal() for n in numbers.values()):
+    entries = {key.strip().lower(): value for key, _, value in pairs}
+    numbers = {key: entries.get(key, "") for key in KEYS[:2]}
+    if len(entries) != len(pairs) or not set(entries) <= set(KEYS) or not all(n.isdecimal() for n in numbers.values()):
         raise UsageError(f"{text!r} is no stream", where="--stream", hint=FORM, found=text, allowed=FORM)
-    return Stream(int(numbers["axis"]), int(numbers["hop"]), found.get("input", ""))
+    return Stream(int(numbers["axis"]), int(numbers["hop"]), entries.get("input", ""))

@@ -28,16 +28,16 @@ def _fits(value: Any, kind: Any) -> bool:
     """Checks a value against an annotation. A truth value is no number, and a number no truth value."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return any(_fits(value, one) for one in inner)
+        return any(_fits(value, member) for member in inner)
     if origin is Literal:
-        return any(type(value) is type(one) and value == one for one in inner)
+        return any(type(value) is type(literal) and value == literal for literal in inner)
     if origin is tuple:
         return _is_sequence(value) and len(value) == len(inner) and all(map(_fits, value, inner))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(isinstance(k, str) and _fits(v, inner[1]) for k, v in value.items())
     if isinstance(origin, type) and issubclass(origin, Iterable):
         text = inner == (str,) and isinstance(value, str)  # one word stands for a list of one
-        return text or (_is_sequence(value) and all(_fits(one, inner[0]) for one in value))
+        return text or (_is_sequence(value) and all(_fits(element, inner[0]) for element in value))
     if kind is Any or origin is not None or not isinstance(kind, type):
         return kind is Any or callable(value)
     if kind in (int, float):
@@ -70,7 +70,7 @@ def _words(kind: Any) -> str:
     """Text of an annotation, for messages."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_words(one) for one in inner))
+        return " or ".join(dict.fromkeys(_words(member) for member in inner))
     if origin is Literal:
         return ", ".join(map(repr, inner))
     if origin is tuple:

@@ -29,7 +29,7 @@ NUMBER = re.compile(r"(-?)([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-z]*)")
 
 
 def whole(
-    given: Any,
+    raw: Any,
     units: Mapping[str, int] = COUNT,
     *,
     where: str = "",
@@ -38,26 +38,26 @@ def whole(
 ) -> int:
     """A size or a count of text with or without a unit, or a whole number as it is. units: COUNT or BYTES. where: the
     flag or key. low, high: the least and the most. Raises UsageError."""
-    found = NUMBER.fullmatch(given.strip().lower()) if isinstance(given, str) else None
-    if found is not None and found[3] in units:
-        value = Fraction(found[2]) * units[found[3]] * (-1 if found[1] else 1)
-    elif isinstance(given, Integral) and not isinstance(given, bool):
-        value = Fraction(int(given))
+    match = NUMBER.fullmatch(raw.strip().lower()) if isinstance(raw, str) else None
+    if match is not None and match[3] in units:
+        value = Fraction(match[2]) * units[match[3]] * (-1 if match[1] else 1)
+    elif isinstance(raw, Integral) and not isinstance(raw, bool):
+        value = Fraction(int(raw))
     else:
-        raise refusal(given, _allowed(units, low, high), where)
+        raise refusal(raw, _allowed(units, low, high), where)
     if value.denominator != 1 or not _within(value, low, high):
-        raise refusal(given, _allowed(units, low, high), where)
+        raise refusal(raw, _allowed(units, low, high), where)
     return int(value)
 
 
-def number(given: Any, *, where: str = "", low: float | None = None, high: float | None = None) -> float:
+def number(raw: Any, *, where: str = "", low: float | None = None, high: float | None = None) -> float:
     """A finite number of text, or as it is. low, high: the least and the most. Raises UsageError."""
     try:
-        value = float(given) if isinstance(given, str | Real) and not isinstance(given, bool) else None
+        value = float(raw) if isinstance(raw, str | Real) and not isinstance(raw, bool) else None
     except ValueError:
         value = None
     if value is None or not isfinite(value) or not _within(value, low, high):
-        raise refusal(given, f"a number{_bounds(low, high)}", where)
+        raise refusal(raw, f"a number{_bounds(low, high)}", where)
     return value
 
 
@@ -66,7 +66,7 @@ def reader(
 ) -> Callable[[Any], Any]:
     """The function that reads the text of a flag of this kind, int or float. The others are those of `whole`."""
     read = partial(whole, units=units) if kind is int else number
-    return lambda given: read(given, where=where, low=low, high=high)
+    return lambda text: read(text, where=where, low=low, high=high)
 
 
 def _within(value: Any, low: float | None, high: float | None) -> bool:

@@ -171,25 +171,25 @@ def quality(
     names: of the samples: paths, and so on. ours, floats: best class of each, () where it is not known. labels: right
     class of each, None where it has none. classes: number of scores. db, db_margin: SQNR of all. each_db: of each.
     """
-    found = Quality(len(names), unit, classes=classes, db=db, db_margin=db_margin)
+    result = Quality(len(names), unit, classes=classes, db=db, db_margin=db_margin)
     if len(each_db):
         at = int(np.argmin(each_db))
-        found = replace(found, worst_db=float(each_db[at]), worst=short_name(names[at]))
+        result = replace(result, worst_db=float(each_db[at]), worst=short_name(names[at]))
     if len(ours) and len(floats):
-        found = replace(found, agreed=int(np.sum(np.equal(ours, floats))))
+        result = replace(result, agreed=int(np.sum(np.equal(ours, floats))))
     known = [i for i, label in enumerate(labels or ()) if label is not None]
     if labels is None or not known or not len(ours):
-        return found
+        return result
     classed = np.array([labels[i] for i in known])
     if len(floats) and _is_off(np.asarray(floats)[known] - classed):
-        return found
+        return result
     right = np.asarray(ours)[known] == classed
-    found = replace(found, labelled=len(known), right=int(right.sum()))
+    result = replace(result, labelled=len(known), right=int(right.sum()))
     if not len(floats):
-        return found
+        return result
     true = np.asarray(floats)[known] == classed
     lost, gained = int((true & ~right).sum()), int((right & ~true).sum())
-    return replace(found, float_right=int(true.sum()), lost=lost, gained=gained)
+    return replace(result, float_right=int(true.sum()), lost=lost, gained=gained)
 
 
 def _is_off(differences: np.ndarray) -> bool:
@@ -223,74 +223,74 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """States how much of the float model is left, on how many samples, with 95 % confidence intervals."""
-        found = self.quality
-        samples = f"{found.n} {found.unit}"
-        told = []
-        if found.boxes is not None and found.boxes.lost is not None:
-            told.append(_boxes(found.boxes, samples))
-        if found.agreement is not None:
-            told.append(
-                f"keeps {_rate(found.agreement)} of {found.n} answers"
-                f" ({_span(confidence.proportion(found.agreed or 0, found.n), 0)} %)"
+        quality = self.quality
+        samples = f"{quality.n} {quality.unit}"
+        clauses = []
+        if quality.boxes is not None and quality.boxes.lost is not None:
+            clauses.append(_boxes(quality.boxes, samples))
+        if quality.agreement is not None:
+            clauses.append(
+                f"keeps {_rate(quality.agreement)} of {quality.n} answers"
+                f" ({_span(confidence.proportion(quality.agreed or 0, quality.n), 0)} %)"
             )
-        if found.top1 is not None and (found.basis == TOP1 or found.float_top1 is None):
-            told.append(_top1(found))
-        if not told and found.db is not None:
-            told.append(f"is {_nearness(found)} on {samples}")
-        if not told:
-            return f"{self.widths}, {UNKNOWN}: {found.why}"
-        return f"{self.widths} {'; '.join(told)}"
+        if quality.top1 is not None and (quality.basis == TOP1 or quality.float_top1 is None):
+            clauses.append(_top1(quality))
+        if not clauses and quality.db is not None:
+            clauses.append(f"is {_nearness(quality)} on {samples}")
+        if not clauses:
+            return f"{self.widths}, {UNKNOWN}: {quality.why}"
+        return f"{self.widths} {'; '.join(clauses)}"
 
     @property
     def nearness(self) -> str:
         """SQNR of all samples beside that of the worst one; "" where it is not known."""
-        found = self.quality
-        if found.db is None:
+        quality = self.quality
+        if quality.db is None:
             return ""
-        interval = "" if found.db_range is None else f" ({_span(found.db_range, 1)} dB)"
-        worst = "" if found.worst_db is None else f", worst {decibels(found.worst_db)}: {found.worst}"
-        return f"{decibels(found.db)}{interval} of {found.n} {found.unit}{worst}"
+        interval = "" if quality.db_range is None else f" ({_span(quality.db_range, 1)} dB)"
+        worst = "" if quality.worst_db is None else f", worst {decibels(quality.worst_db)}: {quality.worst}"
+        return f"{decibels(quality.db)}{interval} of {quality.n} {quality.unit}{worst}"
 
     @property
     def tiles(self) -> list[tuple[str, str]]:
         """The four numbers by name."""
-        found = self.quality
-        boxes = found.boxes or Boxes()
+        quality = self.quality
+        boxes = quality.boxes or Boxes()
         named = [
-            ("top-1", found.top1 if found.basis == TOP1 else None),
+            ("top-1", quality.top1 if quality.basis == TOP1 else None),
             ("AP50", boxes.ours),
             ("boxes kept", boxes.agreement),
-            ("answers kept", found.agreement),
-            ("top-1", found.top1),
+            ("answers kept", quality.agreement),
+            ("top-1", quality.top1),
         ]
         first = next(((name, _rate(value)) for name, value in named if value is not None), None)
-        if first is None and found.db is not None:
-            first = ("SQNR", decibels(found.db))
+        if first is None and quality.db is not None:
+            first = ("SQNR", decibels(quality.db))
         return [*([first] if first else []), *(self.footprint.tiles if self.footprint else [])]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data. Rates and their 95 % confidence intervals are in %, changes in points."""
-        found, boxes = self.quality, self.quality.boxes or Boxes()
-        agreed = None if found.agreed is None else confidence.proportion(found.agreed, found.n)
+        quality, boxes = self.quality, self.quality.boxes or Boxes()
+        agreed = None if quality.agreed is None else confidence.proportion(quality.agreed, quality.n)
         return {
             "word": self.word,
             "sentence": self.sentence,
-            "basis": found.basis or None,
-            "n": found.n,
-            "agreement": found.agreement,
+            "basis": quality.basis or None,
+            "n": quality.n,
+            "agreement": quality.agreement,
             "agreement_range": agreed,
-            "labelled": found.labelled,
-            "top1": found.top1,
-            "float_top1": found.float_top1,
-            "top1_change_range": found.change,
+            "labelled": quality.labelled,
+            "top1": quality.top1,
+            "float_top1": quality.float_top1,
+            "top1_change_range": quality.change,
             "ap50": boxes.ours,
             "float_ap50": boxes.floats,
             "ap50_agreement": boxes.agreement,
             "ap50_margin": boxes.margin,
-            "sqnr_db": found.db,
-            "sqnr_range": found.db_range,
-            "worst_db": found.worst_db,
-            "worst": found.worst or None,
+            "sqnr_db": quality.db,
+            "sqnr_range": quality.db_range,
+            "worst_db": quality.worst_db,
+            "worst": quality.worst or None,
             "footprint": None if self.footprint is None else asdict(self.footprint),
         }
 
@@ -299,8 +299,8 @@ def of(plain: Mapping[str, Any]) -> Verdict:
     """A verdict of what `dataclasses.asdict` made of it. Raises TypeError, KeyError, ValueError for anything else."""
     figures = dict(plain["quality"])
     boxes, needs = figures.pop("boxes"), plain["footprint"]
-    found = Quality(**figures, boxes=None if boxes is None else Boxes(**boxes))
-    whole = Verdict(str(plain["widths"]), found, None if needs is None else Footprint(**needs))
+    quality = Quality(**figures, boxes=None if boxes is None else Boxes(**boxes))
+    whole = Verdict(str(plain["widths"]), quality, None if needs is None else Footprint(**needs))
     json.dumps([whole.to_json(), whole.nearness, whole.tiles])  # fails for figures that are none
     return whole
 
@@ -312,28 +312,28 @@ def widths(bits: Sequence[int]) -> str:
     return f"int{first} ({more})" if more else f"int{first}"
 
 
-def _top1(found: Quality) -> str:
-    if found.change is None:
-        right = confidence.proportion(found.right or 0, found.labelled)
-        return f"gives {_rate(found.top1)} of {found.labelled} right answers ({_span(right, 0)} %)"
-    low, high = found.change
-    of = "" if found.agreed is not None and found.labelled == found.n else f" of {found.labelled}"
-    rates = f"float {_rate(found.float_top1)}, here {_rate(found.top1)}"
+def _top1(quality: Quality) -> str:
+    if quality.change is None:
+        right = confidence.proportion(quality.right or 0, quality.labelled)
+        return f"gives {_rate(quality.top1)} of {quality.labelled} right answers ({_span(right, 0)} %)"
+    low, high = quality.change
+    of = "" if quality.agreed is not None and quality.labelled == quality.n else f" of {quality.labelled}"
+    rates = f"float {_rate(quality.float_top1)}, here {_rate(quality.top1)}"
     return f"top-1{of}: {rates} (change {low:+.1f} to {high:+.1f} points)"
 
 
-def _boxes(found: Boxes, samples: str) -> str:
-    margin = "" if found.margin is None else f" (give or take {found.margin:.1f} points)"
-    if found.ours is not None and found.floats is not None:
-        return f"finds boxes with AP50 {_rate(found.ours)} on {samples}, float {_rate(found.floats)}{margin}"
-    return f"keeps {_rate(found.agreement)} of the boxes (AP50 against the float model) on {samples}{margin}"
+def _boxes(boxes: Boxes, samples: str) -> str:
+    margin = "" if boxes.margin is None else f" (give or take {boxes.margin:.1f} points)"
+    if boxes.ours is not None and boxes.floats is not None:
+        return f"finds boxes with AP50 {_rate(boxes.ours)} on {samples}, float {_rate(boxes.floats)}{margin}"
+    return f"keeps {_rate(boxes.agreement)} of the boxes (AP50 against the float model) on {samples}{margin}"
 
 
-def _nearness(found: Quality) -> str:
-    interval = "" if found.db_range is None else f" ({_span(found.db_range, 1)} dB)"
-    if found.db == math.inf:
+def _nearness(quality: Quality) -> str:
+    interval = "" if quality.db_range is None else f" ({_span(quality.db_range, 1)} dB)"
+    if quality.db == math.inf:
         return "equal to the float model"
-    return f"{decibels(found.db)}{interval} from the float model"
+    return f"{decibels(quality.db)}{interval} from the float model"
 
 
 def _rate(value: float | None) -> str:
@@ -342,5 +342,5 @@ def _rate(value: float | None) -> str:
     return f"{value:.0f} %" if value in (0.0, 100.0) else f"{value:.1f} %"
 
 
-def _span(found: Span, digits: int) -> str:
-    return f"{found[0]:.{digits}f} to {found[1]:.{digits}f}"
+def _span(span: Span, digits: int) -> str:
+    return f"{span[0]:.{digits}f} to {span[1]:.{digits}f}"

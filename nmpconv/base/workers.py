@@ -132,8 +132,8 @@ class _Process:
 
     def answer(self) -> tuple[Any, Exception | None, str]:
         """The arguments of `_result`. Raises EOFError or OSError where the process is lost."""
-        found: tuple[Any, Exception | None, str] = self.pipe.recv()
-        return found
+        reply: tuple[Any, Exception | None, str] = self.pipe.recv()
+        return reply
 
     def end(self) -> None:
         self.pipe.close()
@@ -170,10 +170,10 @@ def _serve(pipe: Connection, count: int) -> None:
             pipe.send_bytes(answer)
 
 
-def _result(result: Any, error: Exception | None, told: str) -> Any:
-    """Raises what the function raised; told: where, in its process."""
+def _result(result: Any, error: Exception | None, remote_trace: str) -> Any:
+    """Raises what the function raised; remote_trace: where, in its process."""
     if error is not None:
-        raise error from RuntimeError(f"in a worker process:\n{told}")
+        raise error from RuntimeError(f"in a worker process:\n{remote_trace}")
     return result
 
 
@@ -211,8 +211,8 @@ class Cluster:
                     return
                 yield open_.popleft().result()
         finally:
-            for one in open_:
-                one.cancel()
+            for future in open_:
+                future.cancel()
 
     def close(self) -> None:
         self._client.close()
@@ -225,18 +225,18 @@ def _itself(shared: S) -> S:
 @contextmanager
 def opened(asked: int | str | None) -> Iterator[Workers]:
     """asked: a number of processes, or the address of a scheduler, tcp://host:port; None: this process."""
-    told = None if asked is None else str(asked)
-    if told is None or told == "1":
+    text = None if asked is None else str(asked)
+    if text is None or text == "1":
         yield Here()
         return
-    if re.fullmatch(r"(tcp|tls|ucx|ws|wss)://\S+", told):
-        found: Processes | Cluster = Cluster(told)
-    elif told.isdecimal() and 1 < int(told) <= MOST:
-        found = Processes(int(told))
+    if re.fullmatch(r"(tcp|tls|ucx|ws|wss)://\S+", text):
+        workers: Processes | Cluster = Cluster(text)
+    elif text.isdecimal() and 1 < int(text) <= MOST:
+        workers = Processes(int(text))
     else:
         allowed = f"1 to {MOST}, or tcp://scheduler:8786"
-        raise UsageError(f"{told!r} are no workers", where="--workers", hint=allowed)
+        raise UsageError(f"{text!r} are no workers", where="--workers", hint=allowed)
     try:
-        yield found
+        yield workers
     finally:
-        found.close()
+        workers.close()
