@@ -51,20 +51,20 @@ def run(graph: Graph, feeds: Mapping[str, np.ndarray], keep: Iterable[str] = (),
     """
     wanted = {*graph.outputs, *keep}
     env = {name: np.asarray(feeds[name]) for name in graph.inputs}
-    found = {name: array for name, array in env.items() if name in wanted}
+    arrays = {name: array for name, array in env.items() if name in wanted}
     for node in walk(graph, env):
         env.update(compute(graph, node, env))
-        found.update((name, env[name]) for name in node.outputs if name in wanted)
-    return found
+        arrays.update((name, env[name]) for name in node.outputs if name in wanted)
+    return arrays
 
 
 def steps(graph: Graph, feeds: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Arrays]:
     """The outputs of one call after another, from the start of the states; feeds: of each, the inputs that are none."""
     known = {name: np.full(graph[name].shape, state.start, graph[name].dtype) for name, state in graph.states.items()}
-    for given in feeds:
-        found = run(graph, {**given, **known})
-        yield found
-        known = {name: found[state.output] for name, state in graph.states.items()}
+    for inputs in feeds:
+        outputs = run(graph, {**inputs, **known})
+        yield outputs
+        known = {name: outputs[state.output] for name, state in graph.states.items()}
 
 
 def _compute(graph: Graph, node: Node, env: Mapping[str, np.ndarray], outputs: list[Value]) -> Arrays:

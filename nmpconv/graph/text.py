@@ -160,18 +160,18 @@ class _Line:
         return self.match(_BARE)[0]
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        found = pattern.match(self.rest)
-        if found is None:
+        match = pattern.match(self.rest)
+        if match is None:
             raise ValueError(f"unexpected '{self.rest[:20]}'")
-        self.rest = self.rest[found.end() :].lstrip()
-        return found
+        self.rest = self.rest[match.end() :].lstrip()
+        return match
 
     def attributes(self) -> dict[str, Any]:
-        found = {}
+        values = {}
         while self.rest and not self.rest.startswith("="):
             key = self.match(re.compile(r"(\w+)="))[1]
-            found[key] = _tuples(self.json())
-        return found
+            values[key] = _tuples(self.json())
+        return values
 
 
 def _tuples(value: Any) -> Any:

@@ -117,9 +117,9 @@ def _shapes(graph: Graph) -> Broken:
             yield name, f"shape {value.shape}: at most {RANK_MAX} axes, all of at least 1"
     for node in graph.nodes:
         inferred = OPS[node.op].infer(node.params, graph.ins(node))
-        found = [value.shape for value in graph.outs(node)]
-        if inferred != found:
-            yield node.name, f"its outputs have shapes {found}, {node.op} makes {inferred}"
+        shapes = [value.shape for value in graph.outs(node)]
+        if inferred != shapes:
+            yield node.name, f"its outputs have shapes {shapes}, {node.op} makes {inferred}"
 
 
 def _data(graph: Graph) -> Broken:
@@ -145,22 +145,22 @@ def _origins(graph: Graph) -> Broken:
         if moved.isdisjoint(node.inputs) and moved.isdisjoint(node.outputs):
             continue
         kind = OPS[node.op].origins(node.params, graph.ins(node), graph[node.outputs[0]])
-        found = [value.origin for value in graph.ins(node) if not value.is_const]
-        near = 1e-9 * max(map(abs, found), default=0.0)  # sums may cancel
+        origins = [value.origin for value in graph.ins(node) if not value.is_const]
+        near = 1e-9 * max(map(abs, origins), default=0.0)  # sums may cancel
         for y in (value.origin for value in graph.outs(node)):
             wanted = {
-                Origins.NONE: [0.0] * len(found) + [0.0],
-                Origins.ALIKE: [*found[:1] * len(found), *found[:1]],
-                Origins.SUM: [*found, sum(found)],
-                Origins.DIFFERENCE: [*found, found[0] - sum(found[1:])],
-                Origins.RESULT: [0.0] * len(found) + [y],
-                Origins.PRODUCT: [*found[:1], *[0.0] * len(found[1:]), y],
-                Origins.ANY: [*found, y],
+                Origins.NONE: [0.0] * len(origins) + [0.0],
+                Origins.ALIKE: [*origins[:1] * len(origins), *origins[:1]],
+                Origins.SUM: [*origins, sum(origins)],
+                Origins.DIFFERENCE: [*origins, origins[0] - sum(origins[1:])],
+                Origins.RESULT: [0.0] * len(origins) + [y],
+                Origins.PRODUCT: [*origins[:1], *[0.0] * len(origins[1:]), y],
+                Origins.ANY: [*origins, y],
             }[kind]
             if not all(
-                math.isclose(a, b, rel_tol=1e-6, abs_tol=near) for a, b in zip([*found, y], wanted, strict=True)
+                math.isclose(a, b, rel_tol=1e-6, abs_tol=near) for a, b in zip([*origins, y], wanted, strict=True)
             ):
-                yield node.name, f"origins {found} of its operands and {y} of its result: {kind.value}"
+                yield node.name, f"origins {origins} of its operands and {y} of its result: {kind.value}"
 
 
 # -- FLOAT and RANGED -------------------------------------------------------------------------------------------------
