@@ -132,9 +132,9 @@ class ArgMax(Op):
         if p.last:
             x = to.node("Gather", (x, to.const(np.arange(length)[::-1].copy())), axis=p.axis)
         index = to.second("TopK", (x, to.const([p.count])), axis=p.axis, largest=int(not p.smallest))
-        found = to.node("Cast", (index,), "" if p.last else node.outputs[0], to=1)
+        as_float = to.node("Cast", (index,), "" if p.last else node.outputs[0], to=1)
         if p.last:
-            to.node("Sub", (to.const(np.float32(length - 1)), found), node.outputs[0])
+            to.node("Sub", (to.const(np.float32(length - 1)), as_float), node.outputs[0])
 
 
 def _lower_top_k(node: OnnxNode, to: GraphBuilder) -> None:

@@ -82,8 +82,8 @@ def single(op: Op, name: str, params: Any, operands: Sequence[Operand], y: Quant
     values: dict[str, Value] = {}
     names: list[str] = []
     for operand in operands:
-        found = next((n for n, v in zip(names, operands, strict=False) if v is operand), None)
-        names.append(found or f"x{len(names)}")
+        seen_name = next((n for n, v in zip(names, operands, strict=False) if v is operand), None)
+        names.append(seen_name or f"x{len(names)}")
         data = operand.q if operand.const else None
         values[names[-1]] = Value(names[-1], operand.q.shape, operand.quant.dtype, data, quant=operand.quant)
     shape = op.infer(params, [values[n] for n in names])[0]
@@ -92,8 +92,8 @@ def single(op: Op, name: str, params: Any, operands: Sequence[Operand], y: Quant
     inputs = tuple(dict.fromkeys(n for n, x in zip(names, operands, strict=True) if not x.const))
     graph = Graph(f"{op.name}/{name}", inputs, ("y",), (node,), values)
     if quantize:
-        node, made = op.quantize(node, graph)
-        used = {value.name: value for value in (*values.values(), *made) if value.name in (*node.inputs, "y")}
+        node, constants = op.quantize(node, graph)
+        used = {value.name: value for value in (*values.values(), *constants) if value.name in (*node.inputs, "y")}
         graph = replace(graph, nodes=(node,), values=used)
     feeds = {n: x.q for n, x in zip(names, operands, strict=True)}
     return Case(f"{op.name}/{name}", graph, tuple(feeds[n] for n in inputs))

@@ -71,5 +71,5 @@ class Compare(Op):
 
 def opposite(to: GraphBuilder, truth: str, output: str = "") -> str:
     """1 - truth."""
-    one = to.const(np.ones((1,) * len(to[truth].shape)), "")
-    return to.emit("sub", to.aligned(one, truth), AlignedParams(), output)
+    ones = to.const(np.ones((1,) * len(to[truth].shape)), "")
+    return to.emit("sub", to.aligned(ones, truth), AlignedParams(), output)

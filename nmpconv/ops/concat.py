@@ -72,13 +72,13 @@ class Concat(Op):
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """Constants on the grid of the output, each a clone of its own; the calibrated range covers them."""
-        y, names, made = quant_of(graph[node.outputs[0]]), list(node.inputs), []
+        y, names, constants = quant_of(graph[node.outputs[0]]), list(node.inputs), []
         for i, value in enumerate(graph.ins(node)):
             if value.data is not None and value.quant is None:
                 names[i] = f"{node.outputs[0]}.part{i}"
                 data = quantize(value.data, y.exponent, y.lo, y.hi).astype(y.dtype)
-                made.append(Value(names[i], value.shape, y.dtype, data, quant=y))
-        return replace(node, inputs=tuple(names)), made
+                constants.append(Value(names[i], value.shape, y.dtype, data, quant=y))
+        return replace(node, inputs=tuple(names)), constants
 
     def factors(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
         """Along the channels; those of a constant have no factor."""

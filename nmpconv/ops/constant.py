@@ -38,7 +38,7 @@ def quantize_constants(
     one above its end saturates.
     """
     y = quant_of(graph[node.outputs[0]])
-    names, made = list(node.inputs), []
+    names, constants = list(node.inputs), []
     for i, value in enumerate(graph.ins(node)):
         other = graph[node.inputs[1 - i]].quant
         if value.data is None or value.quant is not None or other is None:
@@ -48,5 +48,5 @@ def quantize_constants(
         quant = Quant(16, (exponent,), INT_MIN[16], INT_MAX[16])
         data = quantize(value.data, exponent, quant.lo, quant.hi).astype(quant.dtype)
         names[i] = f"{node.outputs[0]}.operand"
-        made.append(Value(names[i], value.shape, quant.dtype, data, quant=quant))
-    return replace(node, inputs=tuple(names)), made
+        constants.append(Value(names[i], value.shape, quant.dtype, data, quant=quant))
+    return replace(node, inputs=tuple(names)), constants

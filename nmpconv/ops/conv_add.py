@@ -135,9 +135,9 @@ class ConvAdd(Op):
 
     def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         r, *others = node.inputs
-        made = f"{node.outputs[0]}.products"
-        CONV.export(replace(node, inputs=tuple(others), outputs=(made,)), graph, to)
-        to.node("Add", (made, r), node.outputs[0])
+        products = f"{node.outputs[0]}.products"
+        CONV.export(replace(node, inputs=tuple(others), outputs=(products,)), graph, to)
+        to.node("Add", (products, r), node.outputs[0])
 
 
 # name, x [N,H,W,C], w [O,KH,KW,I], params

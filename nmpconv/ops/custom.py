@@ -93,15 +93,15 @@ class Custom(Op):
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """Constants get 16 bits and an exponent by their largest element; scratch is that of the widths."""
         params: CustomParams = node.params
-        names, made = list(node.inputs), []
+        names, constants = list(node.inputs), []
         for i, value in enumerate(graph.ins(node)):
             if value.data is not None and value.quant is None:
                 names[i] = f"{node.outputs[0]}.input{i}"
-                made.append(_integers(value, names[i]))
-        known = {value.name: value for value in made}
+                constants.append(_integers(value, names[i]))
+        known = {value.name: value for value in constants}
         inputs = [known.get(name) or graph[name] for name in names]
         scratch = _op(params.op).scratch(params.attributes, inputs, graph[node.outputs[0]])
-        return replace(node, inputs=tuple(names), params=replace(params, scratch=int(scratch))), made
+        return replace(node, inputs=tuple(names), params=replace(params, scratch=int(scratch))), constants
 
     def keeps_batch(self, params: CustomParams, inputs: Sequence[Value], output: Value) -> bool:
         op = _op(params.op)
@@ -121,12 +121,12 @@ class Custom(Op):
     def reference(self, params: CustomParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """Integers of the user's own reference."""
         y = outputs[0]
-        made = np.asarray(_op(params.op).reference(params.attributes, inputs, y))
-        if made.shape != y.shape or made.dtype.kind not in "iu":
+        array = np.asarray(_op(params.op).reference(params.attributes, inputs, y))
+        if array.shape != y.shape or array.dtype.kind not in "iu":
             raise Unsupported(
-                f"{params.op}.reference made {made.dtype} {list(made.shape)}, not integers {list(y.shape)}"
+                f"{params.op}.reference made {array.dtype} {list(array.shape)}, not integers {list(y.shape)}"
             )
-        return [made.astype(y.dtype)]
+        return [array.astype(y.dtype)]
 
     def cases(self) -> Iterator[Case]:
         """Those of all ops that are installed."""
@@ -151,7 +151,7 @@ def _integers(value: Value, name: str) -> Value:
 
 
 def _op(name: str) -> CustomOp:
-    found = custom_ops().get(name)
-    if found is None:
+    op = custom_ops().get(name)
+    if op is None:
         raise Unsupported(f"the custom op '{name}' is not installed", hint="pip install the package that has it")
-    return found
+    return op

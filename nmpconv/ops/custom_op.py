@@ -63,7 +63,7 @@ class CustomOp:
     row: ClassVar[str] = ""
     shared_object: ClassVar[Path | None] = None
 
-    def attributes(self, given: Mapping[str, Any]) -> Sequence[int]:
+    def attributes(self, onnx_attributes: Mapping[str, Any]) -> Sequence[int]:
         """The integers in the file that stand for the attributes of an ONNX node. Raises Unsupported or Invalid."""
         return ()
 
@@ -107,13 +107,13 @@ class CustomOp:
 @cache
 def custom_ops() -> dict[str, CustomOp]:
     """The ops of users that are installed, by name. Raises InputError for one that cannot be used."""
-    found: dict[str, CustomOp] = {}
+    ops: dict[str, CustomOp] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         op = _loaded(point)
-        if op.name in found:
-            raise _wrong(point, f"'{op.name}' is there already, by {type(found[op.name]).__name__}")
-        found[op.name] = op
-    return found
+        if op.name in ops:
+            raise _wrong(point, f"'{op.name}' is there already, by {type(ops[op.name]).__name__}")
+        ops[op.name] = op
+    return ops
 
 
 def c_source(name: str) -> tuple[str, str]:
@@ -131,15 +131,15 @@ def c_source(name: str) -> tuple[str, str]:
 
 def _loaded(point: EntryPoint) -> CustomOp:
     try:
-        made = point.load()
+        op_class = point.load()
     except Exception as error:  # whatever the user's module raises
         raise _wrong(point, f"it cannot be imported: {type(error).__name__}: {error}") from error
-    if not (isinstance(made, type) and issubclass(made, CustomOp)):
+    if not (isinstance(op_class, type) and issubclass(op_class, CustomOp)):
         raise _wrong(point, f"it is no subclass of {CustomOp.__name__}")
-    name = getattr(made, "name", "")
+    name = getattr(op_class, "name", "")
     if not isinstance(name, str) or not all(name.partition("::")[::2]):
         raise _wrong(point, f"its name is {name!r}, not 'domain::Type'")
-    return made()
+    return op_class()
 
 
 def _wrong(point: EntryPoint, why: str) -> InputError:

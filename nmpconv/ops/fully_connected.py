@@ -80,8 +80,8 @@ class FullyConnected(Weighted):
         if to.array(right, "right side").ndim > 1 and len(shape) > 1:
             to.emit("fully_connected", inputs, FullyConnectedParams(), node.outputs[0])
         else:  # what a vector has become an axis for disappears
-            kept = (*shape[:-1], *(w.shape[1:] if to.array(right, "right side").ndim > 1 else ()))
-            to.reshape(to.emit("fully_connected", inputs, FullyConnectedParams()), kept, node.outputs[0])
+            result_shape = (*shape[:-1], *(w.shape[1:] if to.array(right, "right side").ndim > 1 else ()))
+            to.reshape(to.emit("fully_connected", inputs, FullyConnectedParams()), result_shape, node.outputs[0])
 
     def infer(self, params: FullyConnectedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         o, k = inputs[1].shape
@@ -240,9 +240,9 @@ def _times(to: GraphBuilder, value: str, factor: float, output: str = "") -> str
 def _add(to: GraphBuilder, value: str, addend: str, beta: float, output: str) -> None:
     """value + beta * addend, which broadcasts to the value."""
     shape = to[value].shape
-    found = to.array(addend, "addend").shape if to.is_const(addend) else to[addend].shape
-    if np.broadcast_shapes(shape, found) != shape:
-        raise Invalid(f"an addend of shape {list(found)}", hint=f"one that broadcasts to {list(shape)}")
+    addend_shape = to.array(addend, "addend").shape if to.is_const(addend) else to[addend].shape
+    if np.broadcast_shapes(shape, addend_shape) != shape:
+        raise Invalid(f"an addend of shape {list(addend_shape)}", hint=f"one that broadcasts to {list(shape)}")
     if to.is_const(addend):
         term = to.const(to.array(addend, "addend").astype(np.float64) * beta, addend)
     else:
@@ -275,6 +275,6 @@ def _matrix(w: np.ndarray) -> np.ndarray:
     return w.reshape(w.shape[-2:])
 
 
-def _check(needed: int, found: int) -> None:
-    if needed != found:
-        raise Unsupported(f"weights for {needed} inputs do not fit {found}")
+def _check(needed: int, actual: int) -> None:
+    if needed != actual:
+        raise Unsupported(f"weights for {needed} inputs do not fit {actual}")

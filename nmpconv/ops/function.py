@@ -100,9 +100,9 @@ def evaluate(steps: Sequence[Step], x: Array) -> list[Array]:
     A step is (name, a, b) with a name of COMBINE, ("clip", a, lo, hi), or (name, a, alpha, beta) with one of FUNCTIONS,
     whose numbers are 0 where they are left out.
     """
-    found: list[Array] = []
+    results: list[Array] = []
     for name, *operands in steps:
-        a, *rest = (x if o == "x" else found[o] if isinstance(o, int) else np.float64(o) for o in operands)
+        a, *rest = (x if o == "x" else results[o] if isinstance(o, int) else np.float64(o) for o in operands)
         with np.errstate(over="ignore"):
             if name in COMBINE:
                 y = COMBINE[name](a, rest[0])
@@ -111,5 +111,5 @@ def evaluate(steps: Sequence[Step], x: Array) -> list[Array]:
             else:
                 alpha, beta = (*rest, 0.0, 0.0)[:2]
                 y = FUNCTIONS[name](a, float(alpha), float(beta))
-        found.append(np.clip(y, -HUGE, HUGE))
-    return found
+        results.append(np.clip(y, -HUGE, HUGE))
+    return results

@@ -81,14 +81,14 @@ class GatherElements(Op):
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant x on the grid of the output, constant indices as they are; each a clone of its own."""
-        y, names, made = quant_of(graph[node.outputs[0]]), list(node.inputs), []
+        y, names, constants = quant_of(graph[node.outputs[0]]), list(node.inputs), []
         for place, quant in enumerate((y, grid(16, 0))):
             value = graph[names[place]]
             if value.data is not None and value.quant is None:
                 names[place] = f"{node.outputs[0]}.{('data', 'index')[place]}"
                 data = quantize(value.data, quant.exponent, quant.lo, quant.hi).astype(quant.dtype)
-                made.append(Value(names[place], value.shape, quant.dtype, data, quant=quant))
-        return replace(node, inputs=tuple(names)), made
+                constants.append(Value(names[place], value.shape, quant.dtype, data, quant=quant))
+        return replace(node, inputs=tuple(names)), constants
 
     def reference(
         self, params: GatherElementsParams, inputs: Sequence[QArray], outputs: Sequence[Value]

@@ -241,16 +241,16 @@ def _taps(params: GridSampleParams, p: Int64, n: int) -> list[tuple[Int64, Int64
 def _centres(params: GridSampleParams, g: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """A grid of float32 moved to the centres of the pixels that onnxruntime takes, so that its rounding to integers
     cannot take others where a place is a tie."""
-    found, one, two = g.astype(np.float32), np.float32(1), np.float32(2)
+    places, unit, two = g.astype(np.float32), np.float32(1), np.float32(2)
     for i, n in enumerate(reversed(sizes)):
-        along, length = found[..., i], np.float32(n)
+        along, length = places[..., i], np.float32(n)
         with np.errstate(over="ignore", invalid="ignore"):
             if params.align_corners:
-                centre = 2.0 * np.rint((along + one) / two * (length - one)) / max(n - 1, 1) - 1
+                centre = 2.0 * np.rint((along + unit) / two * (length - unit)) / max(n - 1, 1) - 1
             else:
-                centre = (2.0 * np.rint(((along + one) * length - one) / two) + 1) / n - 1
-        found[..., i] = np.where(np.isfinite(centre), centre, along)
-    return found
+                centre = (2.0 * np.rint(((along + unit) * length - unit) / two) + 1) / n - 1
+        places[..., i] = np.where(np.isfinite(centre), centre, along)
+    return places
 
 
 def _reach(params: GridSampleParams, sizes: Sequence[int]) -> float:

@@ -108,21 +108,21 @@ class LookupParams:
     def steps(self, x: str | int | float = "x", start: int = 0) -> list[Step]:
         """Results of the steps at the operand x, one by one, as of `function.evaluate`, where the first step has the
         index ``start``; without origins."""
-        found: list[Step] = []
+        steps: list[Step] = []
         if self.before != 1:
-            found.append(("mul", x, float(self.before)))
+            steps.append(("mul", x, float(self.before)))
             x = start
         if self.composed:
-            first = start + len(found)
+            first = start + len(steps)
             for name, *operands in self.composed:
                 moved = (o + first if isinstance(o, int) else x if o == "x" else o for o in operands)
-                found.append((name, *moved))
+                steps.append((name, *moved))
         else:
             numbers = (float(self.alpha), float(self.beta)) if self.beta else (float(self.alpha),) if self.alpha else ()
-            found.append((self.function, x, *numbers))
+            steps.append((self.function, x, *numbers))
         if self.after != 1:
-            found.append(("mul", start + len(found) - 1, float(self.after)))
-        return found
+            steps.append(("mul", start + len(steps) - 1, float(self.after)))
+        return steps
 
     @property
     def last(self) -> str:
@@ -279,23 +279,23 @@ def _export(p: LookupParams, x: str, y: str, to: OnnxBuilder) -> str:
     """The function itself, or what it is composed of."""
     if not p.composed:
         return _export_function(p.function, p.alpha, p.beta, x, y, to)
-    made: list[str] = []
+    outputs: list[str] = []
 
     def name(operand: str | int | float) -> str:
         if isinstance(operand, str):
             return x
-        return made[operand] if isinstance(operand, int) else to.const(np.float32(operand))
+        return outputs[operand] if isinstance(operand, int) else to.const(np.float32(operand))
 
     for i, (kind, first, *rest) in enumerate(p.composed):
         out = y if i == len(p.composed) - 1 else ""
         if kind in COMBINE:
-            made.append(to.node(_OF_COMBINE[kind], (name(first), name(rest[0])), out))
+            outputs.append(to.node(_OF_COMBINE[kind], (name(first), name(rest[0])), out))
         elif kind == "clip":
-            made.append(to.node("Clip", (name(first), *(name(o) if math.isfinite(o) else "" for o in rest)), out))
+            outputs.append(to.node("Clip", (name(first), *(name(o) if math.isfinite(o) else "" for o in rest)), out))
         else:
             alpha, beta = (*rest, 0.0, 0.0)[:2]
-            made.append(_export_function(kind, alpha, beta, name(first), out, to))
-    return made[-1]
+            outputs.append(_export_function(kind, alpha, beta, name(first), out, to))
+    return outputs[-1]
 
 
 def _export_function(function: str, alpha: float, beta: float, x: str, y: str, to: OnnxBuilder) -> str:

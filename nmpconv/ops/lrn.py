@@ -121,8 +121,8 @@ class Lrn(Op):
         shifts = 60 - 31 - whole
         multipliers = np.where(shifts < 0, INT_MAX[32], np.where(shifts > SHIFT_MAX, 0, multipliers))
         table = np.concatenate([samples, multipliers, np.clip(shifts, 0, SHIFT_MAX).astype(np.int64)])
-        node, made = with_constant(node, "table", table, Quant(32, (0,), INT_MIN[32], INT_MAX[32]))
-        return replace(node, params=params), made
+        node, constants = with_constant(node, "table", table, Quant(32, (0,), INT_MIN[32], INT_MAX[32]))
+        return replace(node, params=params), constants
 
     def restored(self, node: Node, graph: Graph) -> Node:
         p, x, y = node.params, quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])

@@ -166,11 +166,11 @@ class Normalize(Op):
             Quant(32, (min(max(wanted, top - SHIFT_MAX, EXPONENT_MIN), top),), least, -least),
             Quant(32, (y.exponent - FRACTION_BITS,), INT_MIN[32], INT_MAX[32]),
         )
-        made = []
+        constants = []
         for role, data, how in zip(("scale", "bias"), (scale, bias), grids, strict=True):
             q = quantize(data, how.exponent, how.lo, how.hi).astype(how.dtype)
-            made.append(Value(f"{node.outputs[0]}.{role}", data.shape, how.dtype, q, quant=how))
-        return replace(node, inputs=(node.inputs[0], *(value.name for value in made)), params=params), made
+            constants.append(Value(f"{node.outputs[0]}.{role}", data.shape, how.dtype, q, quant=how))
+        return replace(node, inputs=(node.inputs[0], *(value.name for value in constants)), params=params), constants
 
     def restored(self, node: Node, graph: Graph) -> Node:
         p, x = node.params, graph[node.inputs[0]]

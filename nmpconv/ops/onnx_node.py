@@ -61,18 +61,18 @@ class OnnxNode:
 
     def number(self, name: str, default: float, *, finite: bool = True) -> float:
         """Invalid for NaN and, where it is to be finite, infinity."""
-        found = float(self.attributes.get(name, default))
-        if math.isnan(found) or (finite and math.isinf(found)):
-            raise Invalid(f"{name} = {found}", hint="a finite number")
-        return found
+        value = float(self.attributes.get(name, default))
+        if math.isnan(value) or (finite and math.isinf(value)):
+            raise Invalid(f"{name} = {value}", hint="a finite number")
+        return value
 
     def text(self, name: str, default: str) -> str:
         return str(self.attributes.get(name, default))
 
     def integers(self, name: str) -> tuple[int, ...] | None:
         """A list of integers, None when absent."""
-        found = self.attributes.get(name)
-        return None if found is None else tuple(int(i) for i in found)
+        values = self.attributes.get(name)
+        return None if values is None else tuple(int(i) for i in values)
 
     @property
     def is_training(self) -> bool:
@@ -90,10 +90,10 @@ class OnnxNode:
     def axes(self, axes: Iterable[int], rank: int, *, once: bool = True) -> tuple[int, ...]:
         """In the order given; Invalid if there is no such axis, or one comes twice that may not."""
         asked = tuple(axes)
-        found = tuple(dict.fromkeys(self.axis(axis, rank) for axis in asked))
-        if once and len(found) < len(asked):
+        unique = tuple(dict.fromkeys(self.axis(axis, rank) for axis in asked))
+        if once and len(unique) < len(asked):
             raise Invalid(f"axes {list(asked)}", hint="each axis once")
-        return found
+        return unique
 
     def window(self, size: Sequence[int], kernel: Sequence[int]) -> Window:
         """Geometry from strides, dilations, pads, auto_pad and ceil_mode.
@@ -122,16 +122,18 @@ class OnnxNode:
 
     def kernel_shape(self, kernel: Sequence[int]) -> None:
         """Invalid if the attribute contradicts the weights' shape, ``kernel``."""
-        told = self.integers("kernel_shape")
-        if told is not None and told != tuple(kernel):
-            raise Invalid(f"kernel_shape {list(told)} for weights of {list(kernel)}", hint="the shape of the weights")
+        attribute = self.integers("kernel_shape")
+        if attribute is not None and attribute != tuple(kernel):
+            raise Invalid(
+                f"kernel_shape {list(attribute)} for weights of {list(kernel)}", hint="the shape of the weights"
+            )
 
     def sides(self, name: str, least: int, rank: int) -> tuple[int, ...]:
         """strides and the like, one for each axis of a window, ``least`` where absent; Invalid for smaller ones."""
-        found = self.integers(name) or (least,) * rank
-        if len(found) != rank or min(found) < least:
-            raise Invalid(f"{name} {list(found)} of a {rank}d kernel", hint=f"{rank} of them, at least {least}")
-        return found
+        values = self.integers(name) or (least,) * rank
+        if len(values) != rank or min(values) < least:
+            raise Invalid(f"{name} {list(values)} of a {rank}d kernel", hint=f"{rank} of them, at least {least}")
+        return values
 
     def pool_window(self, size: Sequence[int]) -> Window:
         """Geometry of a pool; a window that sees nothing but padding has no maximum and no mean."""

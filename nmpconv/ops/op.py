@@ -302,10 +302,10 @@ class Op:
         """Checks whether an output is of whole numbers, which begin with those that are `counted`. known: such
         tensors."""
         same = output.clamp is not None and self.idle(node.params, inputs[0], output)
-        made = (same or self.makes_whole(node.params)) and _are_whole(np.array(output.clamp or ()))
+        whole = (same or self.makes_whole(node.params)) and _are_whole(np.array(output.clamp or ()))
         parts = self.moved(inputs) if self.grid == "same" else inputs
         others = [x.data for x in parts if x.name not in known]
-        return self.counted or (made and len(others) < len(parts) and all(map(_are_whole, others)))
+        return self.counted or (whole and len(others) < len(parts) and all(map(_are_whole, others)))
 
     def placed_inputs(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int | None]:
         """For each input the element of the output at which it may lie, so that it is there already; None: nowhere."""
@@ -333,14 +333,14 @@ def with_constants(node: Node, graph: Graph, data: Mapping[int, tuple[str, np.nd
 
     Constants may be shared, so each new one gets the name of its consumer, or that and a number if the name is taken.
     """
-    made = {
+    constants = {
         i: Value(_unused(f"{node.name}.{role}", node, graph), x.shape, data=x.astype(np.float32))
         for i, (role, x) in data.items()
     }
-    names = list(node.inputs) + [""] * (max(made, default=0) + 1 - len(node.inputs))
-    for i, value in made.items():
+    names = list(node.inputs) + [""] * (max(constants, default=0) + 1 - len(node.inputs))
+    for i, value in constants.items():
         names[i] = value.name
-    return replace(node, inputs=tuple(names)), list(made.values())
+    return replace(node, inputs=tuple(names)), list(constants.values())
 
 
 def _unused(name: str, node: Node, graph: Graph) -> str:

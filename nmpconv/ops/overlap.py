@@ -43,8 +43,8 @@ class Lines:
         low, high = -(self.y * self.outputs // ARENA_ALIGN) - 1, -(-apart // ARENA_ALIGN)  # too near, enough
         while high - low > 1:
             middle = (low + high) // 2
-            found = count(middle * ARENA_ALIGN)
-            low, high = (low, middle) if found is not None and found <= bands else (middle, high)
+            bands_needed = count(middle * ARENA_ALIGN)
+            low, high = (low, middle) if bands_needed is not None and bands_needed <= bands else (middle, high)
         return high * ARENA_ALIGN
 
     def _count(self, at: int, *, up: bool) -> int | None:

@@ -61,13 +61,13 @@ class Pad(Op):
             raise Unsupported(f"negative pads {list(pads)}", hint="Slice")
         if not any(pads):
             return to.rename(node.outputs[0], x)
-        both = [0] * (2 * rank)
+        padding = [0] * (2 * rank)
         for i, axis in enumerate(axes):
-            both[axis * 2], both[axis * 2 + 1] = pads[i], pads[len(axes) + i]
+            padding[axis * 2], padding[axis * 2 + 1] = pads[i], pads[len(axes) + i]
         if mode != "constant":
-            sides = list(zip(to[x].shape, both[::2], both[1::2], strict=True))
+            sides = list(zip(to[x].shape, padding[::2], padding[1::2], strict=True))
             if mode == "reflect" and any(size < 2 and before + after for size, before, after in sides):
-                raise Invalid(f"reflection of {list(to[x].shape)} by {both}", hint="axes of at least 2 elements")
+                raise Invalid(f"reflection of {list(to[x].shape)} by {padding}", hint="axes of at least 2 elements")
             indices = [np.pad(np.arange(size), side, mode=mode).tolist() for size, *side in sides]  # type: ignore[call-overload]
             take(to, x, indices, node.outputs[0])
             return
@@ -76,7 +76,7 @@ class Pad(Op):
             name, value = "", LOWEST
         if not np.isfinite(value):
             raise Unsupported(f"padding with {value}", hint="a finite value, or -inf before MaxPool only")
-        to.emit("pad", (x, to.const(value.reshape(1), name)), PadParams(tuple(both)), node.outputs[0])
+        to.emit("pad", (x, to.const(value.reshape(1), name)), PadParams(tuple(padding)), node.outputs[0])
 
     def infer(self, params: PadParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         pads = params.pads

@@ -138,13 +138,13 @@ def _lower_narrowed(node: OnnxNode, to: GraphBuilder, grid: Given) -> None:
     """A Clip of integers, as models with fewer bits than the type have it: the same grid with narrower ends."""
     ends = [to.array(name, "bound").item() if name else None for name in (node.input(1), node.input(2))]
     lo, hi = (default if end is None else int(end) for end, default in zip(ends, (-(2**31), 2**31), strict=True))
-    found = grid.within(lo, hi)
-    if found.min > found.max:
+    narrow_grid = grid.within(lo, hi)
+    if narrow_grid.min > narrow_grid.max:
         raise Unsupported(f"an empty range, {lo} to {hi}")
     x = to.value(node.input(0))
-    x = to.emit("requantize", (x,), RequantizeParams(), node.outputs[0], clamp=(found.min, found.max))
-    to.annotate(x, found)
-    to.rename_integers(node.outputs[0], x, found)
+    x = to.emit("requantize", (x,), RequantizeParams(), node.outputs[0], clamp=(narrow_grid.min, narrow_grid.max))
+    to.annotate(x, narrow_grid)
+    to.rename_integers(node.outputs[0], x, narrow_grid)
 
 
 def _lower_dequantize(node: OnnxNode, to: GraphBuilder) -> None:
@@ -152,10 +152,10 @@ def _lower_dequantize(node: OnnxNode, to: GraphBuilder) -> None:
     grid = to.grid_of(node.input(0))
     if grid is None:
         raise Unsupported(f"its input '{node.input(0)}' is no QuantizeLinear's result", hint="pairs of the two")
-    found = _grid(node, to, grid.dtype)
-    if found != replace(grid, lo=None, hi=None):
+    own_grid = _grid(node, to, grid.dtype)
+    if own_grid != replace(grid, lo=None, hi=None):
         raise Unsupported(
-            f"scale {found.scale:g} and zero point {found.zero_point} for integers made with {grid.scale:g} and "
+            f"scale {own_grid.scale:g} and zero point {own_grid.zero_point} for integers made with {grid.scale:g} and "
             f"{grid.zero_point}",
             hint="pairs of QuantizeLinear and DequantizeLinear on one grid",
         )

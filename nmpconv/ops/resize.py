@@ -230,7 +230,7 @@ def _lower_weighted(
         raise Unsupported(f"mode {mode} over the batch or the channels", hint="over H and W of [N,C,H,W]")
     x = to.nhwc(node.input(0))
     _, *plane, _ = to[x].shape
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     spatial = [None] * (4 - len(places)) + list(places[2:])
     shrunk = [1.0] * (4 - len(places)) + list(scales[2:])
     a, outside = node.number("cubic_coeff_a", -0.75), bool(node.integer("exclude_outside", 0))
@@ -243,8 +243,8 @@ def _lower_weighted(
             matrix = linear(place, size)
         else:
             matrix = cubic(place, size, a, outside)
-        found[taps], found[first], found[weights] = table(matrix)
-    to.nchw(to.emit("resize", (x,), ResizeParams(**found)), node.outputs[0], like=node.input(0))
+        fields[taps], fields[first], fields[weights] = table(matrix)
+    to.nchw(to.emit("resize", (x,), ResizeParams(**fields)), node.outputs[0], like=node.input(0))
 
 
 _FIELDS = (("taps_h", "rows", "row_weights"), ("taps_w", "columns", "column_weights"))
@@ -253,17 +253,17 @@ _FIELDS = (("taps_h", "rows", "row_weights"), ("taps_w", "columns", "column_weig
 def _geometries() -> Iterator[tuple[str, tuple[int, ...], ResizeParams]]:
     """name, x [N,H,W,C], params"""
 
-    def both(rows: np.ndarray, columns: np.ndarray) -> ResizeParams:
+    def params_of(rows: np.ndarray, columns: np.ndarray) -> ResizeParams:
         (taps_h, first_h, v), (taps_w, first_w, h) = table(rows), table(columns)
         return ResizeParams(taps_h, taps_w, first_h, v, first_w, h)
 
     def place(size: int, out: int, mode: str = "half_pixel") -> np.ndarray:
         return coordinates(mode, size, out, out / size)
 
-    yield "twice", (1, 3, 4, 5), both(linear(place(3, 6), 3), linear(place(4, 8), 4))
-    yield "uneven", (1, 5, 3, 70), both(linear(place(5, 7), 5), linear(place(3, 2), 3))
-    yield "one row", (1, 1, 4, 2), both(linear(place(1, 3), 1), np.eye(4))
-    yield "cubic", (1, 5, 6, 3), both(cubic(place(5, 8), 5, -0.75, False), cubic(place(6, 9), 6, -0.5, True))
+    yield "twice", (1, 3, 4, 5), params_of(linear(place(3, 6), 3), linear(place(4, 8), 4))
+    yield "uneven", (1, 5, 3, 70), params_of(linear(place(5, 7), 5), linear(place(3, 2), 3))
+    yield "one row", (1, 1, 4, 2), params_of(linear(place(1, 3), 1), np.eye(4))
+    yield "cubic", (1, 5, 6, 3), params_of(cubic(place(5, 8), 5, -0.75, False), cubic(place(6, 9), 6, -0.5, True))
     for mode, shape, height, width in (
         ("half_pixel", (1, 3, 37, 1), 7, 90),
         ("align_corners", (1, 5, 9, 21), 33, 65),
@@ -272,10 +272,10 @@ def _geometries() -> Iterator[tuple[str, tuple[int, ...], ResizeParams]]:
     ):
         _, *plane, _ = shape
         rows, columns = (linear(place(a, b, mode), a) for a, b in zip(plane, (height, width), strict=True))
-        yield mode, shape, both(rows, columns)
-    yield "cubic twice", (1, 4, 5, 16), both(*(cubic(place(n, 2 * n), n, -0.75, False) for n in (4, 5)))
-    yield "batch", (2, 2, 2, 2), both(linear(place(2, 3), 2), linear(place(2, 3), 2))
-    yield "wide", (1, 2, 2, 1100), both(linear(place(2, 3), 2), linear(place(2, 3), 2))
+        yield mode, shape, params_of(rows, columns)
+    yield "cubic twice", (1, 4, 5, 16), params_of(*(cubic(place(n, 2 * n), n, -0.75, False) for n in (4, 5)))
+    yield "batch", (2, 2, 2, 2), params_of(linear(place(2, 3), 2), linear(place(2, 3), 2))
+    yield "wide", (1, 2, 2, 1100), params_of(linear(place(2, 3), 2), linear(place(2, 3), 2))
     five = tuple(range(-3, 7)) * 2  # more rows than a level resizes at once, and weights of 2 in all
     yield "five rows", (1, 7, 2, 9), ResizeParams(5, 1, (2, 0, 1, 0), five, (1, 0), (-SUM_MAX, SUM_MAX))
     yield (

@@ -64,8 +64,8 @@ def rank(value: Value, wanted: int) -> Rule:
 def vector(value: Value, size: int, bits: int, exponent: int) -> Rule:
     """A constant of a known length and grid."""
     quant = quant_of(value)
-    found = value.is_const, value.shape, quant.bits, quant.exponents
-    return f"a constant is not {size} times int{bits} * 2^{exponent}", found == (True, (size,), bits, (exponent,))
+    actual = value.is_const, value.shape, quant.bits, quant.exponents
+    return f"a constant is not {size} times int{bits} * 2^{exponent}", actual == (True, (size,), bits, (exponent,))
 
 
 def within(data: np.ndarray | None, low: int, high: int) -> Rule:

@@ -158,9 +158,9 @@ def _log_softmax(to: GraphBuilder, x: str, axis: int, output: str) -> str:
     last = (*(i for i in range(len(shape)) if i != axis), axis)
     rows = to.transpose(x, last)
     before, n = prod(shape) // shape[axis], shape[axis]
-    kept = (*(shape[i] for i in last[:-1]), 1)
+    reduced_shape = (*(shape[i] for i in last[:-1]), 1)
     largest = to.emit("max_pool", (to.reshape(rows, (1, before, n, 1)),), MaxPoolParams(1, n))
-    d = to.emit("sub", (rows, to.reshape(largest, kept)), AlignedParams())
+    d = to.emit("sub", (rows, to.reshape(largest, reduced_shape)), AlignedParams())
     ones, zero = to.const(np.ones((1, n)), ""), to.const(np.zeros(1), "")
     e = to.emit("lookup", (d,), LookupParams("exp"))
     total = to.emit("fully_connected", (e, ones, zero), FullyConnectedParams())

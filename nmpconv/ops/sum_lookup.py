@@ -113,8 +113,8 @@ class SumLookup(Op):
         p, weights = node.params, graph[node.inputs[1]].data
         assert weights is not None
         x = np.repeat(x.reshape(-1, p.groups).T, len(weights) // p.groups, axis=0)
-        node, made = with_constants(node, graph, {1: ("weight", weights / (x * x if p.squared else x))})
-        return replace(node, params=replace(p, after=p.after * y)), made
+        node, constants = with_constants(node, graph, {1: ("weight", weights / (x * x if p.squared else x))})
+        return replace(node, params=replace(p, after=p.after * y)), constants
 
     def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
         return True
@@ -172,12 +172,12 @@ class SumLookup(Op):
         samples = exact(np.concatenate([[0.0], starts, ends[-1:]]))
         table = quantize(samples, -TABLE_BITS, INT_MIN[32], INT_MAX[32])
         of_table = Quant(32, (y.exponent - TABLE_BITS,), INT_MIN[32], INT_MAX[32])
-        made = [
+        constants = [
             Value(f"{node.outputs[0]}.{role}", array.shape, quant.dtype, array.astype(quant.dtype), quant=quant)
             for role, array, quant in (("weight", q, weights), ("table", table, of_table))
         ]
-        names = (node.inputs[0], *(value.name for value in made))
-        return replace(node, inputs=names, params=replace(p, low=low, pieces=pieces)), made
+        names = (node.inputs[0], *(value.name for value in constants))
+        return replace(node, inputs=names, params=replace(p, low=low, pieces=pieces)), constants
 
     @staticmethod
     def _weights(data: np.ndarray, bits: int) -> tuple[np.ndarray, Quant]:

@@ -78,8 +78,8 @@ class Weighted(Op):
     def sums(self, params: Any, inputs: Sequence[Value], output: Value) -> Sums:
         """The work of an integer node."""
         x, w = inputs[:2]
-        given, shape, conv = self.as_convolution(params, np.zeros(x.shape, np.int8), w.shape)
-        images, height, width, _ = given.shape
+        conv_input, shape, conv = self.as_convolution(params, np.zeros(x.shape, np.int8), w.shape)
+        images, height, width, _ = conv_input.shape
         k, out, kernel = prod(shape[1:]), shape[0], shape[1:3]
 
         def axis(size: int, i: int, side: str, before: int, after: int) -> Axis:

@@ -26,8 +26,8 @@ class Gate(CustomOp):
     row = "gate_op"
     shift = (-15, 15)
 
-    def attributes(self, given: Mapping[str, Any]) -> Sequence[int]:
-        return (round(float(given.get("slope", 1.0)) * ONE),)
+    def attributes(self, onnx_attributes: Mapping[str, Any]) -> Sequence[int]:
+        return (round(float(onnx_attributes.get("slope", 1.0)) * ONE),)
 
     def infer(self, attributes: tuple[int, ...], inputs: Sequence[Value]) -> tuple[int, ...]:
         if len(inputs) != 1 or len(inputs[0].shape) != 4 or len(attributes) != 1:
