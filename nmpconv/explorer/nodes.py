@@ -45,9 +45,9 @@ def graph(path: Path, shown: int = SHOWN) -> Graph:
 
 def _makers(model: Model) -> dict[int, tuple[str, str]]:
     """Maps each tensor to the node that makes it: the node, and which of its outputs."""
-    found = {port.tensor: (f"input{i}", "0") for i, port in enumerate(model.inputs)}
-    found |= {tensor: (f"op{i}", str(n)) for i, op in enumerate(model.ops) for n, tensor in enumerate(op.outputs)}
-    return found | {i: (f"constant{i}", "0") for i, t in enumerate(model.tensors) if t.data is not None}
+    makers = {port.tensor: (f"input{i}", "0") for i, port in enumerate(model.inputs)}
+    makers |= {tensor: (f"op{i}", str(n)) for i, op in enumerate(model.ops) for n, tensor in enumerate(op.outputs)}
+    return makers | {i: (f"constant{i}", "0") for i, t in enumerate(model.tensors) if t.data is not None}
 
 
 def _file(model: Model) -> Facts:
@@ -168,8 +168,8 @@ def _measured(path: Path, file_bytes: int) -> dict[str, Facts]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(read_text(path, "report"))
-        layers = found["layers"] if found["file_bytes"] == file_bytes else []
+        report = json.loads(read_text(path, "report"))
+        layers = report["layers"] if report["file_bytes"] == file_bytes else []
         return {
             layer["name"]: {title: f"{layer[key]:.4g}" for key, title in MEASURED.items() if layer[key] is not None}
             for layer in layers
