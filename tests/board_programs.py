@@ -20,16 +20,16 @@ def output(board: str, program: Path) -> str:
         [*command, "-kernel", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
     )
     assert running.stdout is not None
-    said, limit = b"", time.monotonic() + SECONDS
+    received, limit = b"", time.monotonic() + SECONDS
     try:
-        while b"differ\n" not in said.replace(b"\r", b"") and time.monotonic() < limit:
+        while b"differ\n" not in received.replace(b"\r", b"") and time.monotonic() < limit:
             if select.select([running.stdout], [], [], 1.0)[0]:
                 piece = running.stdout.read(4096)
                 if not piece:
                     break
-                said += piece
+                received += piece
     finally:
         running.kill()
         running.wait()
         running.stdout.close()
-    return said.decode().replace("\r", "")
+    return received.decode().replace("\r", "")

@@ -50,12 +50,12 @@ def feeds(graph: Graph, count: int = 6, seed: int = 1) -> list[dict[str, np.ndar
     """Normal numbers for every input, or pixels."""
     rng = np.random.default_rng(seed)
 
-    def one(name: str) -> np.ndarray:
+    def feed(name: str) -> np.ndarray:
         shape = graph[name].shape
         x = rng.integers(-128, 128, shape) if name in graph.pixels else rng.normal(0, 1, shape)
         return x.astype(np.float32)
 
-    return [{name: one(name) for name in graph.inputs} for _ in range(count)]
+    return [{name: feed(name) for name in graph.inputs} for _ in range(count)]
 
 
 def names(graph: Graph) -> list[str]:
@@ -74,9 +74,9 @@ def in_bits(graph: Graph, bits: int, **others: int) -> dict[str, int]:
 def closeness(before: Graph, after: Graph, images: Sequence[Feed]) -> float:
     """The least SQNR in dB over the outputs of two float graphs."""
     wanted = [FloatEngine(before, before.outputs).run(image) for image in images]
-    found = [FloatEngine(after, after.outputs).run(image) for image in images]
+    got = [FloatEngine(after, after.outputs).run(image) for image in images]
     return min(
-        sqnr_db(np.stack([w[name] for w in wanted]), np.stack([f[name] for f in found])) for name in before.outputs
+        sqnr_db(np.stack([w[name] for w in wanted]), np.stack([f[name] for f in got])) for name in before.outputs
     )
 
 

@@ -69,9 +69,9 @@ class Net:
     def op(
         self, kind: str, inputs: str, out: str, clamp: Clamp = None, *, quant: Quant | None = None, **params: Any
     ) -> str:
-        made, names = OPS[kind].Params(**params), tuple(inputs.split())
-        (shape,) = OPS[kind].infer(made, [self.values[name] for name in names])
-        self.nodes.append(Node(kind, f"n_{out}", names, (out,), made))
+        parameters, names = OPS[kind].Params(**params), tuple(inputs.split())
+        (shape,) = OPS[kind].infer(parameters, [self.values[name] for name in names])
+        self.nodes.append(Node(kind, f"n_{out}", names, (out,), parameters))
         return self._value(out, shape, quant, clamp=clamp)
 
     def conv(

@@ -56,8 +56,8 @@ class Net:
         if name in self.arrays:
             return self.arrays[name].shape
         if name not in self._shapes:
-            found = onnx.shape_inference.infer_shapes(self.model([]), strict_mode=True, data_prop=True).graph.value_info
-            self._shapes.update({v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in found})
+            infos = onnx.shape_inference.infer_shapes(self.model([]), strict_mode=True, data_prop=True).graph.value_info
+            self._shapes.update({v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in infos})
         if name not in self._shapes or not all(n > 0 for n in self._shapes[name]):
             raise ValueError(f"no shape for {name}")
         return self._shapes[name]

@@ -32,14 +32,19 @@ def pinned(lock: Path) -> list[Requirement]:
 
 def version(lock: Path, name: str, python: str) -> Version | None:
     """Of a package, on Linux with this Python."""
-    told = {"python_version": python, "python_full_version": f"{python}.9", "sys_platform": "linux", "os_name": "posix"}
-    found = [
-        one
-        for one in pinned(lock)
-        if canonical(one.name) == canonical(name) and (one.marker is None or one.marker.evaluate(told))
+    environment = {
+        "python_version": python,
+        "python_full_version": f"{python}.9",
+        "sys_platform": "linux",
+        "os_name": "posix",
+    }
+    matches = [
+        pin
+        for pin in pinned(lock)
+        if canonical(pin.name) == canonical(name) and (pin.marker is None or pin.marker.evaluate(environment))
     ]
-    assert len(found) <= 1, f"{lock.name} has {name} {len(found)} times for Python {python}"
-    return Version(next(iter(found[0].specifier)).version) if found else None
+    assert len(matches) <= 1, f"{lock.name} has {name} {len(matches)} times for Python {python}"
+    return Version(next(iter(matches[0].specifier)).version) if matches else None
 
 
 def wanted() -> dict[str, list[str]]:
@@ -71,18 +76,18 @@ def test_versions_are_allowed_and_have_hashes(lock: Path) -> None:
     for python in PYTHONS[1:] if lock.stem == "docs" else PYTHONS:
         for need in map(Requirement, wanted()[lock.stem]):
             if need.marker is None or need.marker.evaluate({"python_version": python}):
-                found = version(lock, need.name, python)
-                assert found is not None, f"{need} for Python {python}: make lock"
-                assert found in need.specifier, f"{need} for Python {python}, not {found}: make lock"
+                locked = version(lock, need.name, python)
+                assert locked is not None, f"{need} for Python {python}: make lock"
+                assert locked in need.specifier, f"{need} for Python {python}, not {locked}: make lock"
 
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_locks_agree(python: str) -> None:
     """They may be installed into one environment."""
-    names = {canonical(one.name) for lock in LOCKS for one in pinned(lock)}
+    names = {canonical(pin.name) for lock in LOCKS for pin in pinned(lock)}
     for name in names:
-        found = {version(lock, name, python) for lock in LOCKS if not (lock.stem == "docs" and python == "3.10")}
-        assert len(found - {None}) <= 1, f"{name} for Python {python}: {found}"
+        versions = {version(lock, name, python) for lock in LOCKS if not (lock.stem == "docs" and python == "3.10")}
+        assert len(versions - {None}) <= 1, f"{name} for Python {python}: {versions}"
 
 
 def test_no_recipe_installs_anything_else() -> None:

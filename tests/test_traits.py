@@ -40,8 +40,8 @@ def named(path: Path) -> int:
 
 def test_passes_ask_instead_of_naming_ops() -> None:
     files = [p for p in PACKAGE.rglob("*.py") if p.parent.name != "ops" and p.name != "_schema.py"]
-    found = {p.relative_to(PACKAGE).as_posix(): count for p in files if (count := named(p))}
-    assert found == {p: n for p, (n, _) in NAMED.items()}, "more: ask a trait, or say in NAMED why; fewer: lower it"
+    counts = {p.relative_to(PACKAGE).as_posix(): count for p in files if (count := named(p))}
+    assert counts == {p: n for p, (n, _) in NAMED.items()}, "more: ask a trait, or say in NAMED why; fewer: lower it"
 
 
 CASES = {name: cases[:: max(1, len(cases) // 25)] for name, cases in BY_OP.items()}  # about 25 of each
@@ -154,10 +154,10 @@ def is_by_channel(case: Case) -> bool:
 def keeps_batch(case: Case) -> bool:
     """Two samples at once are what each of them is."""
     shape = parts(case)[3].shape
-    both = (fed(case), others(case))
-    wanted = np.concatenate([run(case, feeds) for feeds in both])
+    pair = (fed(case), others(case))
+    wanted = np.concatenate([run(case, feeds) for feeds in pair])
     try:
-        got = run(case, {n: np.concatenate([feeds[n] for feeds in both]) for n in both[0]}, (2 * shape[0], *shape[1:]))
+        got = run(case, {n: np.concatenate([feeds[n] for feeds in pair]) for n in pair[0]}, (2 * shape[0], *shape[1:]))
     except ValueError:
         return False
     return got.shape == wanted.shape and bool((got == wanted).all())
@@ -182,10 +182,10 @@ def makes_parts(case: Case, axis: int) -> bool | None:
     """Whether the case makes the same of some indices of its inputs as it makes of all; None: it does not say so."""
     op, node, ins, out = parts(case)
     index = noise(case).permutation(out.shape[axis])[: out.shape[axis] // 2 + 1]
-    found = op.part(node.params, ins, out, axis, len(index))
-    if found is None:
+    part = op.part(node.params, ins, out, axis, len(index))
+    if part is None:
         return None
-    params, axes = found
+    params, axes = part
     feeds, wanted = fed(case), run(case, fed(case)).take(index, axis)
     arrays = []
     for name, value, place in zip(node.inputs, ins, axes, strict=True):
@@ -364,13 +364,13 @@ def test_kept_parameters_do_not_the_same() -> None:
 
 
 def test_parts_are_made_of_parts() -> None:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for case in (case for cases in CASES.values() for case in cases):
         for axis in range(len(parts(case)[3].shape)):
-            made = makes_parts(case, axis)
-            assert made is not False, (case.id, axis)
-            found[parts(case)[0].name] += bool(made)
-    assert {"add", "batch_matmul", "concat", "fully_connected", "normalize", "reshape", "softmax"} <= set(+found)
+            agrees = makes_parts(case, axis)
+            assert agrees is not False, (case.id, axis)
+            counts[parts(case)[0].name] += bool(agrees)
+    assert {"add", "batch_matmul", "concat", "fully_connected", "normalize", "reshape", "softmax"} <= set(+counts)
 
 
 def test_parts_can_differ(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,21 +381,21 @@ def test_parts_can_differ(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_extremes_are_at_the_corners() -> None:
-    found = set()
+    names = set()
     for case in (case for cases in CASES.values() for case in cases):
         op, _, ins, _ = parts(case)
         if corners := op.corners(len(ins)):
-            found.add(op.name)
+            names.add(op.name)
             assert has_corners(case, corners), case.id
-    assert {"mul", "add", "max_pool"} <= found
+    assert {"mul", "add", "max_pool"} <= names
     assert not all(has_corners(case, ((0, 0), (1, 1))) for case in CASES["mul"])
 
 
 def test_idle_ops_do_nothing() -> None:
-    found = set()
+    names = set()
     for case in (*BY_OP["requantize"], *(case for cases in CASES.values() for case in cases)):
         op, node, ins, out = parts(case)
         if ins[0].quant == out.quant and op.idle(node.params, ins[0], out):
-            found.add(op.name)
+            names.add(op.name)
             np.testing.assert_array_equal(run(case, fed(case)), case.feeds[0])
-    assert {"requantize", "pad", "transpose", "slice"} <= found
+    assert {"requantize", "pad", "transpose", "slice"} <= names

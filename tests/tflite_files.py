@@ -110,12 +110,14 @@ class _Builder(flatbuffers.Builder):
 
 def _table(builder: _Builder, kind: str, values: Mapping[str, Any]) -> int:
     fields = TABLES[kind]
-    made = {name: _reference(builder, fields[name], value) for name, value in values.items() if _refers(fields[name])}
+    references = {
+        name: _reference(builder, fields[name], value) for name, value in values.items() if _refers(fields[name])
+    }
     builder.StartObject(1 + max((field.slot for field in fields.values()), default=-1))
     for name, value in values.items():
         field = fields[name]
-        if name in made:
-            builder.PrependUOffsetTRelativeSlot(field.slot, made[name], 0)
+        if name in references:
+            builder.PrependUOffsetTRelativeSlot(field.slot, references[name], 0)
         else:
             getattr(builder, f"Prepend{_WRITE[field.type]}Slot")(field.slot, value, None)
     return builder.EndObject()

@@ -48,9 +48,9 @@ def in_python(data: bytes) -> Status:
 
 def difference(data: bytes) -> str:
     """How the two differ, '' where they do not."""
-    (status, rule), found = in_c(data), in_python(data)
+    (status, rule), ours = in_c(data), in_python(data)
     wanted = Status.OK if rule in OWN else status
-    return "" if found == wanted else f"C: {status.name} {rule}, Python: {found.name}"
+    return "" if ours == wanted else f"C: {status.name} {rule}, Python: {ours.name}"
 
 
 def verified(data: bytes) -> tuple[Status, str]:

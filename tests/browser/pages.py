@@ -56,29 +56,29 @@ await fetch(%s, { method: "POST", mode: "no-cors", body: JSON.stringify({ ...fou
 
 def opened(chromium: str, folder: Path, page: str, files: list[Path], kind: str) -> list[dict[str, Any]]:
     """The outcome of each file, of a MIME type: texts, rows of the table, and digests of the outputs."""
-    given = json.dumps([base64.b64encode(path.read_bytes()).decode() for path in files])
-    found: list[dict[str, Any]] = posted(
-        chromium, folder, page, lambda address: DRIVER % (given, json.dumps(kind), address)
+    contents = json.dumps([base64.b64encode(path.read_bytes()).decode() for path in files])
+    outcomes: list[dict[str, Any]] = posted(
+        chromium, folder, page, lambda address: DRIVER % (contents, json.dumps(kind), address)
     )
-    return found
+    return outcomes
 
 
 def listened(chromium: str, folder: Path, page: str, sound: Path) -> dict[str, Any]:
     """The outcome of a page that listens to Chromium's fake microphone, which plays a WAV file."""
     flags = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
     flags += (f"--use-file-for-fake-audio-capture={sound}",)
-    found: dict[str, Any] = posted(chromium, folder, page, lambda address: LISTENER % address, *flags)
-    return found
+    outcome: dict[str, Any] = posted(chromium, folder, page, lambda address: LISTENER % address, *flags)
+    return outcome
 
 
 def posted(chromium: str, folder: Path, page: str, driver: Callable[[str], str], *flags: str) -> Any:
     """The JSON that a page with a driver posts to an address, in real time: Chromium's virtual time does not wait
     for the thread that decodes a sound."""
-    found: list[Any] = []
+    posts: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            found.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            posts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(204)
             self.end_headers()
 
@@ -95,5 +95,5 @@ def posted(chromium: str, folder: Path, page: str, driver: Callable[[str], str],
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
             server.handle_request()
             browser.terminate()
-    assert len(found) == 1, f"the page posted nothing in {SECONDS} s"
-    return found[0]
+    assert len(posts) == 1, f"the page posted nothing in {SECONDS} s"
+    return posts[0]

@@ -75,10 +75,10 @@ def cli(here: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
 
 def _said_twice(err: str) -> list[str]:
     """Errors whose message repeats the place that they begin with, or a system's or a library's way of saying error."""
-    found = [line.partition(": ")[2].partition(": ") for line in err.splitlines() if line.startswith("error: ")]
+    errors = [line.partition(": ")[2].partition(": ") for line in err.splitlines() if line.startswith("error: ")]
     odd = ("[Errno", "Value error", "Invalid value for", "Input should be", "error: ")
-    again = [where for where, _, said in found if re.search(r"[-./]", where) and where in said.split()]
-    return [*again, *(said for _, _, said in found if any(text in said for text in odd))]
+    again = [where for where, _, message in errors if re.search(r"[-./]", where) and where in message.split()]
+    return [*again, *(message for _, _, message in errors if any(text in message for text in odd))]
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

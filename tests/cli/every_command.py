@@ -129,6 +129,6 @@ def write_inputs(here: Path) -> None:
     (here / "other.uf2").write_bytes(uf2(0x55114460))
     vectors = ["--test-vectors", "1", "-q"]
     assert main(["convert", f"{here}/model.onnx", "--data", f"{here}/images", "-o", f"{here}/made.nmp", *vectors]) == 0
-    with redirect_stdout(io.StringIO()) as said:  # it takes a while: once is enough
+    with redirect_stdout(io.StringIO()) as output:  # it takes a while: once is enough
         assert main(["device", "build", "host", "-o", f"{here}/host.elf", "--json"]) == 0
-    (here / "built.json").write_text(said.getvalue())
+    (here / "built.json").write_text(output.getvalue())

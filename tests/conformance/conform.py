@@ -49,16 +49,16 @@ class Outcome:
 
 def outcomes(case: OnnxCase, folder: Path) -> Iterator[Outcome]:
     """At 8 and at 16 bits, the worst of its variants that convert; refused when none does."""
-    attempts = [_attempts(some, kept, folder) for some in narrowed(case) for kept in choices(case)]
+    attempts = [_attempts(narrow, computed, folder) for narrow in narrowed(case) for computed in choices(case)]
     for results in zip(*attempts, strict=True):
         ran = [result for result in results if not result.refused]
         yield max(ran, key=lambda result: (bool(result.wrong), result.worst)) if ran else results[-1]
 
 
-def _attempts(case: OnnxCase, kept: list[str], folder: Path) -> list[Outcome]:
+def _attempts(case: OnnxCase, computed: list[str], folder: Path) -> list[Outcome]:
     """Outcomes of one variant, at each of BITS."""
     try:
-        imported = Imported.of(variant(case, kept), folder)
+        imported = Imported.of(variant(case, computed), folder)
     except REFUSALS as error:
         return [Outcome(case.name, case.op, bits, refused=_reason(error)) for bits in BITS]
     return [_attempt(case, imported, bits) for bits in BITS]
@@ -146,11 +146,11 @@ def converted(imported: Imported, bits: int) -> tuple[interpreter.Net, Graph, Gr
     )
     context = Context.of(imported.model, options, silent, Here())
     graph = place(context, fit(context, imported.data).whole).planned
-    found = {v.name: v.origin for v in graph.activations() if v.origin and v.name in floats.values}
+    origins = {v.name: v.origin for v in graph.activations() if v.origin and v.name in floats.values}
     widths = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in graph.activations()}
     seen = {v.name: TensorStats(v.observed.min, v.observed.max, 1) for v in graph.activations() if v.observed}
     names = [value.name for value in floats.activations()]
     deep, stats = attention_masks.run(floats, observe(FloatEngine(floats, names), case.samples, names))
     apart, stats, widths = table_resolution.run(deep, stats, widths)
     exact, _, _ = exact_square_roots.run(apart, {**stats, **seen}, widths)
-    return interpreter.load(to_bytes(graph, {}, [])), graph, offsets.store(exact, found)
+    return interpreter.load(to_bytes(graph, {}, [])), graph, offsets.store(exact, origins)

@@ -84,13 +84,13 @@ def bounds(integer: Graph, floats: Graph, feeds: Mapping[str, Array]) -> tuple[d
         if node.op not in RULES:
             raise NotImplementedError(f"op {node.op} has no rule in tests/conformance/error_bounds.py")
         at = Context(integer, node, source.get(node.name), floats, env)
-        given = [errors[v.name] if v.data is None else _constant_error(at, i) for i, v in enumerate(at.inputs)]
+        operand_errors = [errors[v.name] if v.data is None else _constant_error(at, i) for i, v in enumerate(at.inputs)]
         [out] = node.outputs
-        found = RULES[node.op](at, given)
+        error = RULES[node.op](at, operand_errors)
         if OPS[node.op].grid != "same":
-            found = found + _rounding(integer[out], env[out], consumers[out])
+            error = error + _rounding(integer[out], env[out], consumers[out])
         result = _reals(env[out], integer[out])
-        errors[out] = np.minimum(found, _farthest(result, integer[out])) + FLOAT_NOISE * np.abs(result)
+        errors[out] = np.minimum(error, _farthest(result, integer[out])) + FLOAT_NOISE * np.abs(result)
     return {n: env[n] for n in integer.outputs}, {n: errors[n] for n in integer.outputs}
 
 
@@ -261,8 +261,8 @@ def _arg_max(at: Context, errors: list[Array]) -> Array:
     index = np.arange(length)
     first = np.where(possible, index, length).min(axis=-1)
     last = np.where(possible, index, -1).max(axis=-1)
-    found = np.moveaxis(_reals(at.result, at.output), axis, -1)
-    return np.moveaxis(np.maximum(last - found, found - first), -1, axis)
+    indices = np.moveaxis(_reals(at.result, at.output), axis, -1)
+    return np.moveaxis(np.maximum(last - indices, indices - first), -1, axis)
 
 
 def _lookup(at: Context, errors: list[Array]) -> Array:
@@ -330,8 +330,8 @@ def _grid_sample(at: Context, errors: list[Array]) -> Array:
         around = [half - off, half + off, *(np.clip(line, half - off, half + off) for line in lines)]
         reached.append([(place - (n - 1)) / span for place in around])
     centre, _ = sampled(g[..., 0], g[..., 1])
-    found = [sampled(*places) for places in product(*reached)]
-    return np.max([np.abs(y - centre) + np.abs(e) for y, e in found], axis=0) + 2.0**e
+    samples = [sampled(*places) for places in product(*reached)]
+    return np.max([np.abs(y - centre) + np.abs(e) for y, e in samples], axis=0) + 2.0**e
 
 
 def _gather_elements(at: Context, errors: list[Array]) -> Array:
@@ -344,8 +344,8 @@ def _gather_elements(at: Context, errors: list[Array]) -> Array:
     k, reach = (np.moveaxis(a, axis, -1)[..., None] for a in (index, np.broadcast_to(errors[1], index.shape)))
     chosen = np.take_along_axis(x, np.rint(index).astype(np.int64), axis)
     reached = np.abs(np.arange(n) - k) <= reach + FLOAT_NOISE * n
-    found = np.where(reached, np.abs(line - np.moveaxis(chosen, axis, -1)[..., None]) + off, 0.0)
-    return np.moveaxis(found.max(axis=-1), -1, axis)
+    distances = np.where(reached, np.abs(line - np.moveaxis(chosen, axis, -1)[..., None]) + off, 0.0)
+    return np.moveaxis(distances.max(axis=-1), -1, axis)
 
 
 def _pad(at: Context, errors: list[Array]) -> Array:

@@ -63,8 +63,8 @@ class Variant:
 @cache
 def in_scope(modules: tuple[str, ...] = ()) -> tuple[OnnxCase, ...]:
     """Every case of ops of the table whose data is float, or truth. modules: of the node tests, instead of all."""
-    found = {case.name: case for case in (*_node_cases(modules), *(() if modules else _folder_cases()))}
-    return tuple(case for _, case in sorted(found.items()) if _is_in_scope(case))
+    by_name = {case.name: case for case in (*_node_cases(modules), *(() if modules else _folder_cases()))}
+    return tuple(case for _, case in sorted(by_name.items()) if _is_in_scope(case))
 
 
 def choices(case: OnnxCase) -> list[list[str]]:
@@ -106,10 +106,10 @@ def _node_cases(modules: Sequence[str]) -> Iterator[OnnxCase]:
         if modules:
             for module in modules:
                 import_module(f"onnx.backend.test.case.node.{module}")
-            found = package._NodeTestCases
+            cases = package._NodeTestCases
         else:
-            found = package.collect_testcases(None)
-    for case in found:
+            cases = package.collect_testcases(None)
+    for case in cases:
         if case.model is not None and case.data_sets:
             inputs, outputs = case.data_sets[0]
             yield from _case(case.name, _readable(case.model), inputs, outputs)
@@ -142,13 +142,13 @@ def _case(name: str, model: onnx.ModelProto, inputs: Sequence, outputs: Sequence
     constants = {tensor.name for tensor in model.graph.initializer}
     ports = [value.name for value in model.graph.input if value.name not in constants]
     results = [value.name for value in model.graph.output]
-    inputs, outputs = ([np.asarray(x) if np.isscalar(x) else x for x in given] for given in (inputs, outputs))
+    inputs, outputs = ([np.asarray(x) if np.isscalar(x) else x for x in side] for side in (inputs, outputs))
     arrays = [*inputs, *outputs]
     if len(ports) == len(inputs) and len(results) == len(outputs) and all(isinstance(a, np.ndarray) for a in arrays):
-        given, wanted = dict(zip(ports, inputs, strict=True)), dict(zip(results, outputs, strict=True))
+        feeds, wanted = dict(zip(ports, inputs, strict=True)), dict(zip(results, outputs, strict=True))
         kinds = [node.op_type for node in model.graph.node]
         op = kinds[0] if len(kinds) == 1 else "+".join(dict.fromkeys(kinds))
-        yield OnnxCase(name.removeprefix("test_"), op, model, given, wanted)
+        yield OnnxCase(name.removeprefix("test_"), op, model, feeds, wanted)
 
 
 def _is_in_scope(case: OnnxCase) -> bool:
@@ -172,16 +172,16 @@ def _is_in_scope(case: OnnxCase) -> bool:
 # -- what is made of them ---------------------------------------------------------------------------------------------
 
 
-def variant(case: OnnxCase, kept: Sequence[str]) -> Variant:
+def variant(case: OnnxCase, names: Sequence[str]) -> Variant:
     """The case with these inputs computed and the others constant, for a batch of 1."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
-    constants = [name for name in case.inputs if name not in kept]
+    constants = [name for name in case.inputs if name not in names]
     ports = [value for value in model.graph.input if value.name not in constants]
     del model.graph.input[:]
     model.graph.input.extend(ports)
     model.graph.initializer.extend(numpy_helper.from_array(case.inputs[name], name) for name in constants)
-    computed = {name: case.inputs[name] for name in kept}
+    computed = {name: case.inputs[name] for name in names}
     for name in [name for name, x in computed.items() if x.dtype == np.bool_]:
         computed[f"{name}.number"] = computed.pop(name)
         _casting(model, name)

@@ -123,9 +123,9 @@ def nfnet(net: Net) -> list[str]:
         inputs = net.shape(x)[1] // int(attributes.get("group", 1))  # type: ignore[call-overload]
         raw = net.weights(outputs, inputs, kernel, kernel, spread=0.5, middle=0.2)
         gain = net.const(np.full(outputs, (inputs * kernel**2) ** -0.5, np.float32))
-        none, one = net.const(np.zeros(outputs, np.float32)), net.const(np.ones(outputs, np.float32))
+        none, ones = net.const(np.zeros(outputs, np.float32)), net.const(np.ones(outputs, np.float32))
         row = reshaped(net, raw, 1, outputs, -1)
-        flat = net.add("BatchNormalization", row, gain, none, none, one, outputs=3, training_mode=1, epsilon=1e-6)
+        flat = net.add("BatchNormalization", row, gain, none, none, ones, outputs=3, training_mode=1, epsilon=1e-6)
         w = reshaped(net, flat, outputs, inputs, kernel, kernel)
         return net.add("Conv", x, w, net.weights(outputs, spread=0.1), pads=[kernel // 2] * 4, **attributes)
 
@@ -302,13 +302,15 @@ def levit(net: Net) -> list[str]:
         kv = turned(net, reshaped(net, normed(x, heads * 3 * width), 1, 64, heads, 3 * width), 0, 2, 1, 3)
         k = net.add("Slice", kv, net.const([0]), net.const([width]), net.const([3]))
         v = net.add("Slice", kv, net.const([width]), net.const([3 * width]), net.const([3]))
-        some = reshaped(net, x, 1, side, side, 24)
+        places = reshaped(net, x, 1, side, side, 24)
         if step > 1:
-            some = net.add("Slice", some, net.const([0, 0]), net.const([8, 8]), net.const([1, 2]), net.const([2, 2]))
+            places = net.add(
+                "Slice", places, net.const([0, 0]), net.const([8, 8]), net.const([1, 2]), net.const([2, 2])
+            )
         count = (side // step) ** 2
         q = turned(
             net,
-            reshaped(net, normed(reshaped(net, some, 1, count, 24), heads * width), 1, count, heads, width),
+            reshaped(net, normed(reshaped(net, places, 1, count, 24), heads * width), 1, count, heads, width),
             0,
             2,
             1,
@@ -323,18 +325,20 @@ def levit(net: Net) -> list[str]:
 
 
 def efficientvit(net: Net) -> list[str]:
-    """Linear attention of two scales: relu(q) (relu(k)^T [v, 1]), the last column dividing the others."""
+    """Linear weighted of two scales: relu(q) (relu(k)^T [v, 1]), the last column dividing the others."""
     x = conv(net, conv(net, "x", 16, act="HardSwish", strides=[2, 2]), 16, act="HardSwish", strides=[2, 2])
     for _ in range(2):
         qkv = net.conv(x, 48, 1, bias=False)
         wide = net.conv(net.conv(qkv, 48, 5, group=48, bias=False), 48, 1, group=6, bias=False)
-        both = reshaped(net, net.add("Concat", qkv, wide, axis=1), 1, 4, 24, 64)
-        q, k, v = (net.add("Slice", both, net.const([i]), net.const([i + 8]), net.const([2])) for i in (0, 8, 16))
+        scales = reshaped(net, net.add("Concat", qkv, wide, axis=1), 1, 4, 24, 64)
+        q, k, v = (net.add("Slice", scales, net.const([i]), net.const([i + 8]), net.const([2])) for i in (0, 8, 16))
         q, k = net.add("Relu", q), net.add("Relu", k)
         ones = net.add("Pad", v, net.const([0, 0, 0, 0, 0, 0, 1, 0]), net.const(1.0))
-        found = net.add("MatMul", net.add("MatMul", ones, turned(net, k, 0, 1, 3, 2)), q)
-        top = net.add("Slice", found, net.const([0]), net.const([8]), net.const([2]))
-        low = net.add("Add", net.add("Slice", found, net.const([8]), net.const([9]), net.const([2])), net.const(1e-5))
+        weighted = net.add("MatMul", net.add("MatMul", ones, turned(net, k, 0, 1, 3, 2)), q)
+        top = net.add("Slice", weighted, net.const([0]), net.const([8]), net.const([2]))
+        low = net.add(
+            "Add", net.add("Slice", weighted, net.const([8]), net.const([9]), net.const([2])), net.const(1e-5)
+        )
         y = reshaped(net, net.add("Div", top, low), 1, 32, 8, 8)
         x = net.add("Add", x, conv(net, y, 16, 1, act=""))
         y = conv(net, conv(net, x, 32, 1, act="HardSwish"), 32, act="HardSwish", group=32)

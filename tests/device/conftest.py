@@ -35,9 +35,9 @@ def agent(root: Path, once: Once, need_tool: Callable[..., str]) -> Path:
 
 @pytest.fixture
 def line(agent: Path) -> Iterator[Program]:
-    found = Program([agent])
-    yield found
-    found.close()
+    program = Program([agent])
+    yield program
+    program.close()
 
 
 @pytest.fixture(scope="session")

@@ -202,8 +202,8 @@ class Old(Silent):
             self._answers += protocol.encode(self.answer(frame))
 
     def read(self, seconds: float) -> bytes:
-        found, self._answers = self._answers, b""
-        return found
+        answers, self._answers = self._answers, b""
+        return answers
 
 
 class Echo(Old):

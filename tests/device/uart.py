@@ -19,15 +19,15 @@ FINE = 16  # samples of a bit
 def heard(data: bytes, sent: int, at: int) -> bytes:
     """Bytes that a receiver of another rate makes of these, those without a right end, too. sent, at: bits a second."""
     bits = [level for byte in data for level in (0, *(byte >> i & 1 for i in range(8)), 1)]
-    found, last, now = bytearray(), 1, 0
+    received, last, now = bytearray(), 1, 0
     while now < len(bits) * FINE * at // sent:
         level = _level(bits, now * sent // at)
         if last == 1 and level == 0:
-            found.append(sum(_level(bits, (now + FINE * i + FINE * 3 // 2) * sent // at) << i for i in range(8)))
+            received.append(sum(_level(bits, (now + FINE * i + FINE * 3 // 2) * sent // at) << i for i in range(8)))
             now += FINE * 19 // 2
             level = _level(bits, now * sent // at)
         last, now = level, now + 1
-    return bytes(found)
+    return bytes(received)
 
 
 def _level(bits: Sequence[int], fine: int) -> int:

@@ -98,7 +98,7 @@ def upload(agent: Path, data: bytes, net: Net, number: int, harm: Harm) -> Uploa
     inputs = [rng.integers(p.lo, p.hi + 1, p.shape).astype(p.dtype) for p in net.inputs]
     harmed = lines.Faulty(Agent(agent), number, lost=harm.lost, flipped=harm.flipped, doubled=harm.doubled)
     line = lines.Late(harmed, number, harm.longest, harm.late)
-    start, outcome, said = time.monotonic(), RIGHT, ""
+    start, outcome, message = time.monotonic(), RIGHT, ""
     try:
         with clock(LIMIT):
             device = Device(line)
@@ -107,12 +107,12 @@ def upload(agent: Path, data: bytes, net: Net, number: int, harm: Harm) -> Uploa
     except _Hangs:
         outcome = HANGS
     except DeviceError as error:
-        outcome, said = GIVEN_UP, str(error)
+        outcome, message = GIVEN_UP, str(error)
     except NmpError as error:
-        outcome, said = WRONG, str(error)
+        outcome, message = WRONG, str(error)
     seconds = time.monotonic() - start
     line.close()
-    return Upload(number, outcome, round(seconds, 3), harmed.faults, said)
+    return Upload(number, outcome, round(seconds, 3), harmed.faults, message)
 
 
 def uploads(agent: Path, data: bytes, numbers: Sequence[int], harm: Harm, jobs: int = 1) -> Iterator[Upload]:
@@ -129,13 +129,13 @@ def _next(number: int) -> Upload:
     return upload(number=number, **_JOB)
 
 
-def summary(found: Sequence[Upload]) -> str:
-    counts = Counter(one.outcome for one in found)
-    seconds = sorted(one.seconds for one in found) or [0.0]
-    told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in (RIGHT, GIVEN_UP, WRONG, HANGS))
-    faults = sum(one.faults for one in found)
+def summary(results: Sequence[Upload]) -> str:
+    counts = Counter(result.outcome for result in results)
+    seconds = sorted(result.seconds for result in results) or [0.0]
+    outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in (RIGHT, GIVEN_UP, WRONG, HANGS))
+    faults = sum(result.faults for result in results)
     return (
-        f"{len(found)} uploads: {told}; {faults} bytes harmed; "
+        f"{len(results)} uploads: {outcomes}; {faults} bytes harmed; "
         f"median {seconds[len(seconds) // 2]:.2f} s, worst {seconds[-1]:.2f} s"
     )
 
@@ -151,16 +151,16 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=float, default=value)
     asked = parser.parse_args()
     harm = Harm(**{name: getattr(asked, name) for name in asdict(Harm())})
-    kept = asked.results.read_text().splitlines() if asked.results.exists() else []
-    found = [Upload(**json.loads(line)) for line in kept]
-    left = sorted(set(range(asked.count)) - {one.number for one in found})
+    rows = asked.results.read_text().splitlines() if asked.results.exists() else []
+    results = [Upload(**json.loads(line)) for line in rows]
+    left = sorted(set(range(asked.count)) - {result.number for result in results})
     with asked.results.open("a") as file:
-        for one in uploads(asked.agent, asked.model.read_bytes(), left, harm, asked.jobs):
-            file.write(json.dumps(asdict(one)) + "\n")
+        for result in uploads(asked.agent, asked.model.read_bytes(), left, harm, asked.jobs):
+            file.write(json.dumps(asdict(result)) + "\n")
             file.flush()
-            found.append(one)
-    print(summary(found))
-    return int(any(one.outcome in (WRONG, HANGS) for one in found))
+            results.append(result)
+    print(summary(results))
+    return int(any(result.outcome in (WRONG, HANGS) for result in results))
 
 
 if __name__ == "__main__":

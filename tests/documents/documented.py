@@ -51,9 +51,9 @@ class Tolerance:
     fraction: float = 0.5
     part: float = 0
 
-    def takes(self, shown: str, found: str) -> bool:
-        a, b = float(shown), float(found)
-        bound = self.whole if "." not in shown + found else self.fraction * (0.1 if abs(a) < 1 else 1)
+    def takes(self, shown: str, got: str) -> bool:
+        a, b = float(shown), float(got)
+        bound = self.whole if "." not in shown + got else self.fraction * (0.1 if abs(a) < 1 else 1)
         return abs(a - b) <= max(bound, self.part * abs(a))
 
 
@@ -82,8 +82,8 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        found = NAMED.search(self.before)
-        return found[1] if found else None
+        match = NAMED.search(self.before)
+        return match[1] if match else None
 
     @property
     def is_session(self) -> bool:
@@ -91,8 +91,8 @@ class Block:
 
     @property
     def is_commands(self) -> bool:
-        found = [command.split()[0] for command in joined(self.lines) if command]
-        return bool(found) and all(program in PROGRAMS for program in found)
+        names = [command.split()[0] for command in joined(self.lines) if command]
+        return bool(names) and all(program in PROGRAMS for program in names)
 
 
 @dataclass
@@ -164,8 +164,8 @@ class Shell:
         self.folder = folder
         path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
         drop = {"NMP_CPU", "NMP_THREADS", "NMP_DEBUG", "FORCE_COLOR"}
-        kept = {name: value for name, value in os.environ.items() if name not in drop}
-        self.environment = {**kept, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", **environment}
+        inherited = {name: value for name, value in os.environ.items() if name not in drop}
+        self.environment = {**inherited, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", **environment}
 
     def run(self, command: str) -> tuple[int, str, str]:
         """The exit code, stdout and stderr."""
@@ -192,36 +192,36 @@ def words(line: str) -> list[str]:
 
 def tolerance(line: str) -> Tolerance:
     """Of a line that a document shows."""
-    return next(found for pattern, found in TOLERANCES if re.search(pattern, line))
+    return next(near for pattern, near in TOLERANCES if re.search(pattern, line))
 
 
-def is_same_word(shown: str, found: str, near: Tolerance) -> bool:
+def is_same_word(shown: str, got: str, near: Tolerance) -> bool:
     """With numbers that are nearly the same."""
-    one, other = (NUMBER.split(re.sub(r"(?<=\d),(?=\d)", "", word)) for word in (shown, found))
-    if one[::2] != other[::2]:
+    first, other = (NUMBER.split(re.sub(r"(?<=\d),(?=\d)", "", word)) for word in (shown, got))
+    if first[::2] != other[::2]:
         return False
-    return all(near.takes(a, b) for a, b in zip(one[1::2], other[1::2], strict=True))
+    return all(near.takes(a, b) for a, b in zip(first[1::2], other[1::2], strict=True))
 
 
-def is_same_line(shown: Sequence[str], found: Sequence[str], near: Tolerance) -> bool:
+def is_same_line(shown: Sequence[str], got: Sequence[str], near: Tolerance) -> bool:
     """Of words; those with `...` stand for any."""
     if not shown:
-        return not found
+        return not got
     if "..." in shown[0]:
-        return any(is_same_line(shown[1:], found[i:], near) for i in range(len(found) + 1))
-    return bool(found) and is_same_word(shown[0], found[0], near) and is_same_line(shown[1:], found[1:], near)
+        return any(is_same_line(shown[1:], got[i:], near) for i in range(len(got) + 1))
+    return bool(got) and is_same_word(shown[0], got[0], near) and is_same_line(shown[1:], got[1:], near)
 
 
-def is_same(shown: Sequence[str], found: Sequence[str]) -> bool:
+def is_same(shown: Sequence[str], got: Sequence[str]) -> bool:
     """Of lines."""
 
     @cache
     def rest(at: int, other: int) -> bool:
         if at == len(shown):
-            return other == len(found)
+            return other == len(got)
         if shown[at].strip() == "...":
-            return any(rest(at + 1, i) for i in range(other, len(found) + 1))
-        if other == len(found) or not is_same_line(words(shown[at]), words(found[other]), tolerance(shown[at])):
+            return any(rest(at + 1, i) for i in range(other, len(got) + 1))
+        if other == len(got) or not is_same_line(words(shown[at]), words(got[other]), tolerance(shown[at])):
             return False
         return rest(at + 1, other + 1)
 

@@ -34,17 +34,17 @@ def programs() -> Iterator[tuple[str, str]]:
 
 def main() -> int:
     """mypy's exit code; the highest."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_folder: dict[str, list[tuple[str, str]]] = {}
     for place, text in programs():
-        found.setdefault(BESIDE.get(place.partition(":")[0], SCRIPTS), []).append((place, text))
-    return max(checked(folder, group) for folder, group in found.items())
+        by_folder.setdefault(BESIDE.get(place.partition(":")[0], SCRIPTS), []).append((place, text))
+    return max(checked(folder, group) for folder, group in by_folder.items())
 
 
-def checked(beside: str, found: Sequence[tuple[str, str]]) -> int:
+def checked(beside: str, group: Sequence[tuple[str, str]]) -> int:
     """mypy's exit code for programs that stand beside others in this folder."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, names = Path(scratch), dict[str, str]()
-        for number, (place, text) in enumerate(found):
+        for number, (place, text) in enumerate(group):
             path = folder / f"program{number}.py"
             path.write_text(text, encoding="utf-8")
             names[path.name] = place

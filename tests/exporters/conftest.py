@@ -21,7 +21,7 @@ Make = Callable[..., Path]
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Makes a small convolutional net with one test vector."""
 
-    def made(*, kernel: int = 3, channels: int = 8, bits: str = "8") -> Path:
+    def make_net(*, kernel: int = 3, channels: int = 8, bits: str = "8") -> Path:
         folder = tmp_path_factory.mktemp("bundle")
         rng = np.random.default_rng(0)
         np.save(folder / "x.npy", rng.normal(size=(8, 3, 8, 8)).astype(np.float32))
@@ -44,7 +44,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
         (folder / "net.nmp").write_bytes(result.data)
         return folder / "net.nmp"
 
-    return made
+    return make_net
 
 
 @pytest.fixture(scope="session")

@@ -23,10 +23,10 @@ SECONDS = 30  # for one model
 def mutants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[tuple[str, onnx.ModelProto]]:
     """Endless: what is wrong, and the model."""
     while True:
-        made = onnx.ModelProto.FromString(model.SerializeToString())
+        mutant = onnx.ModelProto.FromString(model.SerializeToString())
         change = CHANGES[rng.integers(len(CHANGES))]
-        if (what := change(made.graph, rng)) is not None:
-            yield what, made
+        if (what := change(mutant.graph, rng)) is not None:
+            yield what, mutant
 
 
 def _node(graph: onnx.GraphProto, rng: np.random.Generator) -> onnx.NodeProto:
@@ -137,20 +137,20 @@ def _constant(graph: onnx.GraphProto, rng: np.random.Generator) -> str | None:
     ]
     way = int(rng.integers(len(ways)))
     with np.errstate(all="ignore"):
-        made = np.asarray(ways[way](array))
-    if made.dtype == array.dtype and made.shape == array.shape and np.array_equal(made, array):
+        changed = np.asarray(ways[way](array))
+    if changed.dtype == array.dtype and changed.shape == array.shape and np.array_equal(changed, array):
         return None
-    tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(made).reshape(made.shape), tensor.name))
-    shown = made.tolist() if made.size < 9 else "..."
-    return f"{tensor.name}: {made.dtype} {list(made.shape)} {shown}"
+    tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(changed).reshape(changed.shape), tensor.name))
+    shown = changed.tolist() if changed.size < 9 else "..."
+    return f"{tensor.name}: {changed.dtype} {list(changed.shape)} {shown}"
 
 
 def _with_number(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    made = array.copy().ravel()
-    if made.size:
+    numbers = array.copy().ravel()
+    if numbers.size:
         number = rng.choice(INTEGERS if array.dtype.kind in "iu" else FLOATS)
-        made[rng.integers(made.size)] = np.asarray(number).astype(array.dtype)
-    return made.reshape(array.shape)
+        numbers[rng.integers(numbers.size)] = np.asarray(number).astype(array.dtype)
+    return numbers.reshape(array.shape)
 
 
 def _shape(graph: onnx.GraphProto, rng: np.random.Generator) -> str | None:

@@ -40,19 +40,19 @@ def main() -> int:
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     targets = [native.TARGETS[name] for name in asked.only if name in native.TARGETS]
-    given = {}
+    environment = {}
     if targets and not native.compiler():
         print(f"Left out: {' '.join(target.name for target in targets)}, which need clang.")
         targets = []
     elif targets:
-        given = {"NMP_MODELS": ":".join(map(str, native.models(asked.folder.absolute() / "models")))}
+        environment = {"NMP_MODELS": ":".join(map(str, native.models(asked.folder.absolute() / "models")))}
         if not asked.coverage:
             native.build(ROOT, asked.folder.absolute())
     failed = False
     for target in targets:
-        failed |= not fuzz(target, asked, given)
+        failed |= not fuzz(target, asked, environment)
     if targets and asked.coverage:
-        for name, file in native.coverage(ROOT, asked.folder.absolute(), given).items():
+        for name, file in native.coverage(ROOT, asked.folder.absolute(), environment).items():
             decided, conditions = file.conditions
             taken = file.branches - file.left.total()
             print(f"{name:22}{taken:5} of {file.branches:4} branches, {decided:4} of {conditions:4} conditions (MC/DC)")
@@ -72,16 +72,16 @@ def main() -> int:
     return int(failed)
 
 
-def fuzz(target: native.Target, asked: argparse.Namespace, given: dict[str, str]) -> bool:
+def fuzz(target: native.Target, asked: argparse.Namespace, environment: dict[str, str]) -> bool:
     folder = asked.folder.absolute()
     place = native.corpus(target, folder / target.name)
     if asked.coverage:
         return True
     program = folder / f"fuzz_{target.name}"
     if asked.minimise:
-        print(f"{target.name:9} {native.minimise(program, target, place, given)} inputs kept", flush=True)
+        print(f"{target.name:9} {native.minimise(program, target, place, environment)} inputs kept", flush=True)
         return True
-    ran = native.run(program, target, place, asked.seconds, given)
+    ran = native.run(program, target, place, asked.seconds, environment)
     if asked.record and ran.runs:
         record(target.name, ran.runs, ran.seconds, bool(ran.failed), RESULTS)
     print(f"{ran.target:9} {ran.runs:9} runs in {ran.seconds:5} s, a corpus of {ran.corpus}{ran.failed}", flush=True)
@@ -92,14 +92,14 @@ def read(name: str, asked: argparse.Namespace) -> bool:
     folder = asked.folder.absolute() / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    found = hunt(KINDS[name], asked.seconds, asked.seed, folder)
-    count = found.read + found.refused
+    tally = hunt(KINDS[name], asked.seconds, asked.seed, folder)
+    count = tally.read + tally.refused
     if asked.record:
-        record(name, count, found.seconds, len(found.faults), RESULTS)
-    print(f"{name:9} {count:9} files in {found.seconds:5.0f} s, {found.refused} of them refused", flush=True)
-    for fault, number in found.faults.items():
+        record(name, count, tally.seconds, len(tally.faults), RESULTS)
+    print(f"{name:9} {count:9} files in {tally.seconds:5.0f} s, {tally.refused} of them refused", flush=True)
+    for fault, number in tally.faults.items():
         print(f"          {fault} (seed {asked.seed}, mutant {number}, in {folder})")
-    return not found.faults
+    return not tally.faults
 
 
 if __name__ == "__main__":

@@ -56,17 +56,17 @@ def counts() -> list[Count]:
         ]  # fmt: skip
 
 
-def record(target: str, runs: int, seconds: float, found: int, docs: Path) -> None:
+def record(target: str, runs: int, seconds: float, faults: int, docs: Path) -> None:
     """Adds a row, and the table of the page anew."""
     day = datetime.now(timezone.utc).date().isoformat()
     with FILE.open("a", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerow((day, target, runs, round(seconds), found))
+        csv.writer(file, lineterminator="\n").writerow((day, target, runs, round(seconds), faults))
     docs.write_text(with_table(docs.read_text(encoding="utf-8"), counts()), encoding="utf-8")
 
 
 def with_table(text: str, rows: Iterable[Count]) -> str:
     """The page with the sums of these rows. Raises ValueError without a place for them."""
-    changed, places = TABLE.subn(lambda found: f"{found[1]}\n{table(rows)}\n{found[2]}", text)
+    changed, places = TABLE.subn(lambda match: f"{match[1]}\n{table(rows)}\n{match[2]}", text)
     if places != 1:
         raise ValueError("docs/results.md has no place for the counts of fuzzing")
     return changed
@@ -78,13 +78,13 @@ def table(rows: Iterable[Count]) -> str:
         by_target.setdefault(row.target, []).append(row)
     lines = ["| target | runs | minutes | faults found | last |", "|---|---|---|---|---|"]
     for target, (name, unit) in TARGETS.items():
-        some = by_target.pop(target, [])
-        if some:
-            seconds = sum(row.seconds or 0 for row in some)
-            more = "+" * any(row.seconds is None for row in some)
-            runs, found = sum(row.runs for row in some), sum(row.found for row in some)
-            last = max(row.date for row in some)
-            lines.append(f"| {name} | {runs:,} {unit} | {seconds / 60:,.1f}{more} | {found} | {last} |")
+        group = by_target.pop(target, [])
+        if group:
+            seconds = sum(row.seconds or 0 for row in group)
+            more = "+" * any(row.seconds is None for row in group)
+            runs, faults = sum(row.runs for row in group), sum(row.found for row in group)
+            last = max(row.date for row in group)
+            lines.append(f"| {name} | {runs:,} {unit} | {seconds / 60:,.1f}{more} | {faults} | {last} |")
     if by_target:
         raise ValueError(f"no target is called {', '.join(by_target)}")
     return "\n".join(lines) + "\n"

@@ -90,21 +90,21 @@ def _saved(save: Callable[[Any], Any]) -> bytes:
 
 
 def _models(folder: Path) -> dict[str, list[bytes]]:
-    made = [build(net, 13).SerializeToString() for net in NETS]
-    return {"onnx": [*made, cli_files.onnx_model().SerializeToString()]}
+    models = [build(net, 13).SerializeToString() for net in NETS]
+    return {"onnx": [*models, cli_files.onnx_model().SerializeToString()]}
 
 
 def _pictures(folder: Path) -> dict[str, list[bytes]]:
     pixels = np.random.default_rng(0).integers(0, 255, (9, 11, 4), np.uint8)
-    found: dict[str, list[bytes]] = {}
+    pictures: dict[str, list[bytes]] = {}
     for kind in ("png", "jpeg", "bmp", "webp", "tiff", "gif", "ppm"):
         for mode in ("RGB", "L", "RGBA", "P"):
             try:
                 picture = Image.fromarray(pixels).convert(mode)
-                found.setdefault(kind, []).append(_saved(partial(picture.save, format=kind)))
+                pictures.setdefault(kind, []).append(_saved(partial(picture.save, format=kind)))
             except OSError:  # no such mode in this format
                 continue
-    return found
+    return pictures
 
 
 def _arrays(folder: Path) -> dict[str, list[bytes]]:
@@ -129,8 +129,8 @@ def _tables(folder: Path) -> dict[str, list[bytes]]:
     rows = [",".join(map(str, row)) for row in numbers]
     timed = [f"{i * 0.02:.2f},{row},{i // 4}" for i, row in enumerate(rows)]
     return {
-        "csv": ["\n".join(some).encode() for some in (rows, ["time,x,y,z,label", *timed])],
-        "tsv": ["\n".join(["x,y,z", *rows]).replace(",", one).encode() for one in "\t;"],
+        "csv": ["\n".join(lines).encode() for lines in (rows, ["time,x,y,z,label", *timed])],
+        "tsv": ["\n".join(["x,y,z", *rows]).replace(",", mark).encode() for mark in "\t;"],
     }
 
 
@@ -184,7 +184,7 @@ def _boxes(folder: Path) -> dict[str, list[bytes]]:
 
 
 def _read_boxes(path: Path) -> Any:
-    named = [str(found) for found in sorted((path.parent / "images").glob("*.png"))[:1]]
+    named = [str(image) for image in sorted((path.parent / "images").glob("*.png"))[:1]]
     return box_labels.read(path, named, (8, 8), Preprocess())
 
 

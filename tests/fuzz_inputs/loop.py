@@ -47,25 +47,25 @@ def mutant(kind: Kind, good: list[tuple[str, bytes]], seed: int, number: int) ->
 def hunt(kind: Kind, seconds: float, seed: int, folder: Path, count: int | None = None) -> Found:
     """Mutants until the time is over, or so many. folder: the files that a good file of the kind names; what is wrong
     is left there."""
-    made = kind.make(folder)
-    good = [(ending, data) for ending, files in made.items() for data in files]
-    found, start = Found(kind.name), time.monotonic()
+    seeds = kind.make(folder)
+    good = [(ending, data) for ending, files in seeds.items() for data in files]
+    tally, start = Found(kind.name), time.monotonic()
     for first in range(0, 1 << 40, BATCH):
         numbers = range(first, first + BATCH if count is None else min(first + BATCH, count))
         results = limited(lambda _, n=numbers: list(_outcomes(kind, good, seed, n, folder)), SECONDS + len(numbers))
         if isinstance(results, Crash):
             results = [_alone(kind, good, seed, number, folder) for number in numbers]
         for number, result in zip(numbers, results, strict=True):
-            found.read += result == "read"
-            found.refused += result == "refused"
-            if result not in ("read", "refused") and result not in found.faults:
-                found.faults[result] = number
+            tally.read += result == "read"
+            tally.refused += result == "refused"
+            if result not in ("read", "refused") and result not in tally.faults:
+                tally.faults[result] = number
                 ending, data = mutant(kind, good, seed, number)
                 (folder / f"fault-{kind.name}-{seed}-{number}.{ending}").write_bytes(data)
-        found.seconds = time.monotonic() - start
-        if found.seconds >= seconds or (count is not None and first + BATCH >= count):
-            return found
-    return found
+        tally.seconds = time.monotonic() - start
+        if tally.seconds >= seconds or (count is not None and first + BATCH >= count):
+            return tally
+    return tally
 
 
 def _alone(kind: Kind, good: list[tuple[str, bytes]], seed: int, number: int, folder: Path) -> str:

@@ -20,7 +20,7 @@ PER_OP = 6
 
 def graphs() -> list[Graph]:
     """Models of every op, in memory of their own, and over each other as on boards."""
-    found = [
+    models = [
         nets.placed(leaky()),
         plan_memory.run(leaky()),
         nets.small_net(),
@@ -29,9 +29,9 @@ def graphs() -> list[Graph]:
         nets.placed(leaky(16)),
     ]
     for cases in BY_OP.values():
-        found += [nets.placed(case.graph) for case in cases[:: -(-len(cases) // PER_OP)]]
-        found += [plan_memory.run(case.graph, room) for case in cases[:: -(-len(cases) // 2)] for room in (None, 0)]
-    return found
+        models += [nets.placed(case.graph) for case in cases[:: -(-len(cases) // PER_OP)]]
+        models += [plan_memory.run(case.graph, room) for case in cases[:: -(-len(cases) // 2)] for room in (None, 0)]
+    return models
 
 
 def long(ops: int) -> Graph:

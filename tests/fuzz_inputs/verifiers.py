@@ -52,7 +52,7 @@ class Seed(NamedTuple):
 
 def files() -> list[bytes]:
     """Every field is there, so that it can be changed where it is."""
-    found = []
+    contents = []
     for graph in small.graphs():
         data = to_bytes(graph, {})
         if len(data) <= small.BYTES:
@@ -60,8 +60,8 @@ def files() -> list[bytes]:
             builder.ForceDefaults(True)
             at = flatbuffer._pack_table(builder, flatbuffer.ROOT, {**flatbuffer.unpack(data), "checksum": 1})
             builder.Finish(at, file_identifier=flatbuffer.IDENTIFIER)
-            found.append(flatbuffer.seal(bytes(builder.Output())))
-    return found
+            contents.append(flatbuffer.seal(bytes(builder.Output())))
+    return contents
 
 
 @cache
@@ -161,9 +161,9 @@ def _list(data: bytearray, lists: tuple[Place, ...], rng: np.random.Generator) -
 
 def _reference(data: bytearray, references: tuple[Place, ...], rng: np.random.Generator) -> None:
     """Two places refer to what the other one did."""
-    one = references[rng.integers(len(references))]
-    alike = [other for other in references if other.field == one.field]
+    first = references[rng.integers(len(references))]
+    alike = [other for other in references if other.field == first.field]
     two = alike[rng.integers(len(alike))]
-    targets = [place.at + struct.unpack_from("<I", data, place.at)[0] for place in (two, one)]
-    for place, target in zip((one, two), targets, strict=True):
+    targets = [place.at + struct.unpack_from("<I", data, place.at)[0] for place in (two, first)]
+    for place, target in zip((first, two), targets, strict=True):
         struct.pack_into("<I", data, place.at, (target - place.at) % 2**32)

@@ -64,8 +64,8 @@ def read(path: Path) -> None:
     status, rule = in_c(data)
     if status == Status.OK and (needs(data)["arena_bytes"] > ARENA_MAX or has_states(data)):
         return
-    given, wanted = (b"", b"") if status != Status.OK else _native(data)
-    for level, answer in _ask(path.parent, data, given).items():
+    inputs, wanted = (b"", b"") if status != Status.OK else _native(data)
+    for level, answer in _ask(path.parent, data, inputs).items():
         if status == Status.OK:
             assert answer == {"outputs": base64.b64encode(wanted).decode()}, f"{level}: {str(answer)[:200]}"
         else:
@@ -82,17 +82,17 @@ def has_states(data: bytes) -> bool:
 def _native(data: bytes) -> tuple[bytes, bytes]:
     """Bytes of all inputs, and those of all outputs by the portable kernels."""
     net, rng = load(data, cpu="portable", threads=1), np.random.default_rng(len(data))
-    given = [rng.integers(-100, 100, (1, *port.shape)).astype(port.dtype) for port in net.inputs]
+    arrays = [rng.integers(-100, 100, (1, *port.shape)).astype(port.dtype) for port in net.inputs]
     outputs = [np.empty((1, *port.shape), port.dtype) for port in net.outputs]
-    net.run_each(given, outputs, range(1))
-    return b"".join(x.tobytes() for x in given), b"".join(y.tobytes() for y in outputs)
+    net.run_each(arrays, outputs, range(1))
+    return b"".join(x.tobytes() for x in arrays), b"".join(y.tobytes() for y in outputs)
 
 
-def _ask(folder: Path, data: bytes, given: bytes) -> dict[str, dict]:
+def _ask(folder: Path, data: bytes, inputs: bytes) -> dict[str, dict]:
     """Answers of the levels, by name."""
     node, number = start(folder), next(NUMBERS)
     assert node.stdin is not None and node.stdout is not None
-    asked = {"number": number, "file": base64.b64encode(data).decode(), "given": base64.b64encode(given).decode()}
+    asked = {"number": number, "file": base64.b64encode(data).decode(), "given": base64.b64encode(inputs).decode()}
     node.stdin.write(json.dumps(asked) + "\n")
     node.stdin.flush()
     for line in node.stdout:

@@ -39,11 +39,11 @@ def main() -> int:
     seeds = itertools.count(arguments.seed)
     if arguments.graphs is not None:
         seeds = iter(range(arguments.seed, arguments.seed + arguments.graphs))
-    found = hunt(seeds, arguments.seconds, arguments.jobs, arguments.folder, lambda text: print(text, flush=True))
-    print(f"\n{found.summary()}")
+    result = hunt(seeds, arguments.seconds, arguments.jobs, arguments.folder, lambda text: print(text, flush=True))
+    print(f"\n{result.summary()}")
     if arguments.record:
-        record("graphs", found.graphs, found.seconds, len(found.groups), RESULTS)
-    return 1 if found.groups else 0
+        record("graphs", result.graphs, result.seconds, len(result.groups), RESULTS)
+    return 1 if result.groups else 0
 
 
 def replay(path: Path) -> int:

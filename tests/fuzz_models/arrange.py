@@ -238,9 +238,9 @@ def arg_max(net: Net, x: str) -> str:
         count = net.const([net.dice.randint(1, shape[axis])])
         largest = net.add("TopK", x, count, outputs=2, axis=axis, largest=net.among(0, 1))
         return net.among(x, largest)
-    kept = net.among(0, 1)
-    index = net.add(net.among("ArgMax", "ArgMin"), x, axis=axis, keepdims=kept)
-    if kept and net.opset >= 11 and net.chance(0.3):
+    keepdims = net.among(0, 1)
+    index = net.add(net.among("ArgMax", "ArgMin"), x, axis=axis, keepdims=keepdims)
+    if keepdims and net.opset >= 11 and net.chance(0.3):
         return net.add("GatherElements", x, index, axis=axis)
     return x
 

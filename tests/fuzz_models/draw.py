@@ -67,10 +67,10 @@ def _input(net: Net, shape: tuple[int, ...]) -> None:
 def _outputs(net: Net, x: str) -> list[str]:
     """x, and some of what nobody reads or what is read as well."""
     read = {name for node in net.nodes for name in node.inputs}
-    made = [name for node in net.nodes for name in node.outputs if name in net.values]
-    ends = [name for name in made if name not in read and name != x and net.dtype(name).kind == "f"]
-    indices = [name for name in made if name not in read and net.dtype(name).kind == "i"]
+    names = [name for node in net.nodes for name in node.outputs if name in net.values]
+    ends = [name for name in names if name not in read and name != x and net.dtype(name).kind == "f"]
+    indices = [name for name in names if name not in read and net.dtype(name).kind == "i"]
     more = [name for name in [*ends, *indices] if net.chance(0.6)]
     if net.chance(0.15):
-        more.append(net.dice.choice([name for name in made if net.is_float(name)]))
+        more.append(net.dice.choice([name for name in names if net.is_float(name)]))
     return list(dict.fromkeys([x, *more[: OUTPUTS - 1]]))

@@ -108,8 +108,8 @@ def stages_for(kind: str) -> tuple[str, ...]:
     return alone.get(stage, STAGES)
 
 
-def outcome_of(found: Any) -> Outcome:
-    return Outcome(failures={f"crash: {found.why}": found.why}) if isinstance(found, Crash) else found
+def outcome_of(result: Any) -> Outcome:
+    return Outcome(failures={f"crash: {result.why}": result.why}) if isinstance(result, Crash) else result
 
 
 def fails_with(kind: str, checked: Check = check) -> Callable[[Case], bool]:
@@ -127,7 +127,7 @@ def hunt(
     checked: Check = check,
 ) -> Hunt:
     """folder: where a file of each group goes. Stops taking seeds after ``seconds``, then shrinks what waits."""
-    found, start = Hunt(), time.monotonic()
+    record, start = Hunt(), time.monotonic()
     waiting: deque[Task] = deque()
 
     def tasks() -> Iterator[Task]:
@@ -140,21 +140,21 @@ def hunt(
             yield Task((seed, ""), partial(_examined, seed, checked))
 
     def take(seed: int, kind: str, result: Any) -> None:
-        found.seconds = time.monotonic() - start
+        record.seconds = time.monotonic() - start
         if kind:
             if isinstance(result, Crash):  # of the shrinker, by a case that it made: as it was drawn, then
                 result = limited(lambda _: (draw(seed), f"not shrunk: {result.why}"))
-            if (group := found.join(seed, kind, *result)) is not None:
+            if (group := record.join(seed, kind, *result)) is not None:
                 save(folder / name_of(group), group.case, kind=kind, seed=str(seed), found=group.text)
                 say(f"{kind}; {' '.join(group.operators)}; seed {seed}: {group.text}\n{group.case}")
             return
         operators, outcome = ((), outcome_of(result)) if isinstance(result, Crash) else result
-        found.graphs += 1
-        found.refused.update([outcome.refused] if outcome.refused else [])
-        found.invalid.update([outcome.invalid] if outcome.invalid else [])
-        found.tight += [(outcome.tight, seed)] if outcome.tight < math.inf else []
+        record.graphs += 1
+        record.refused.update([outcome.refused] if outcome.refused else [])
+        record.invalid.update([outcome.invalid] if outcome.invalid else [])
+        record.tight += [(outcome.tight, seed)] if outcome.tight < math.inf else []
         for failure in outcome.failures:
-            group = found.known(failure, operators)
+            group = record.known(failure, operators)
             if group is not None and random.Random(f"again {seed} {failure}").random() > AGAIN:
                 group.like += 1
             else:
@@ -165,7 +165,7 @@ def hunt(
     while waiting:
         for key, result in side_by_side([waiting.popleft()], 1):
             take(*key, result)
-    return found
+    return record
 
 
 def _examined(seed: int, checked: Check, folder: Path) -> tuple[tuple[str, ...], Outcome]:

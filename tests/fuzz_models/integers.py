@@ -40,7 +40,7 @@ def check_conversion(
 
 def heads(case: Case) -> tuple[str, ...]:
     """The outputs; where one depends on an op that jumps, the operands of the first such op instead."""
-    makers, found = case.makers(), dict[str, None]()
+    makers, names = case.makers(), dict[str, None]()
     above: dict[str, bool] = {}
 
     def jumps(name: str) -> bool:
@@ -63,14 +63,14 @@ def heads(case: Case) -> tuple[str, ...]:
         node = makers.get(name)
         if not jumps(name):
             if node is not None and depends(name):
-                found[name] = None
+                names[name] = None
         elif node is not None:
             for source in node.inputs:
                 visit(source)
 
     for name in case.outputs:
         visit(name)
-    return tuple(found)
+    return tuple(names)
 
 
 def check_accuracy(case: Case, path: Path, graph: Graph, values: Arrays, outcome: Outcome, measured: bool) -> None:
@@ -86,15 +86,15 @@ def check_accuracy(case: Case, path: Path, graph: Graph, values: Arrays, outcome
     outcome.guarded("16 bits, C", lambda: _same_in_c(result, integer))
     trimmed = replace(case, outputs=ends).trimmed()
     wanted = {name: values[name] for name in ends}
-    found = noise.worst(wanted, real)
-    outcome.figures["16"] = min(found.values())
+    ratios = noise.worst(wanted, real)
+    outcome.figures["16"] = min(ratios.values())
     if outcome.figures["16"] >= LEAST_DB:
         return
     steps = {v.name: 2.0 ** quant_of(v).exponent for v in result.graph.activations()}
     inputs, grids = (
         noise.rounded(trimmed, wanted, values | case.feeds, steps, inputs_only=only) for only in (True, False)
     )
-    for name, db in found.items():
+    for name, db in ratios.items():
         quant = result.graph[name].quant
         assert quant is not None
         off = float(np.abs(wanted[name].astype(np.float64).ravel() - real[name].ravel()).max())

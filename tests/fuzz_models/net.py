@@ -200,8 +200,8 @@ class Net:
             return None
 
     def case(self, outputs: Sequence[str]) -> Case:
-        made = Case(self.opset, tuple(self.nodes), self.constants, self.feeds, tuple(outputs), frozenset(self.loose))
-        trimmed = made.trimmed()
+        whole = Case(self.opset, tuple(self.nodes), self.constants, self.feeds, tuple(outputs), frozenset(self.loose))
+        trimmed = whole.trimmed()
         read = {name for node in trimmed.nodes for name in node.inputs}
         feeds = {n: x for n, x in self.feeds.items() if n in read or self.chance(UNREAD)}
         batched = all(x.shape[1:2] == (1,) for x in feeds.values()) and self.chance(0.15)

@@ -69,8 +69,8 @@ def float_noise(case: Case, wanted: Arrays, values: Arrays) -> dict[str, float]:
             moved.append(Node("Add", (f"{name}/moved", f"{name}/b/noise"), (name,)))
             return moved, {f"{name}/a/noise": factor, f"{name}/b/noise": product.astype(x.dtype)}
 
-        found = worst(wanted, _changed(case, values, change, True))
-        lowest = {name: min(db, found[name]) for name, db in lowest.items()}
+        ratios = worst(wanted, _changed(case, values, change, True))
+        lowest = {name: min(db, ratios[name]) for name, db in lowest.items()}
     return lowest
 
 
@@ -116,22 +116,22 @@ def rounded(
         moved = {**moved, name: _mean(values[name] - got, axis)}
     if moved:
         ways.append(_on_grids(taken, moved))
-    found = [worst(wanted, _changed(case, values, way, False, inputs_only=inputs_only)) for way in ways]
-    return {name: min(db[name] for db in found) for name in wanted}
+    ratios = [worst(wanted, _changed(case, values, way, False, inputs_only=inputs_only)) for way in ways]
+    return {name: min(db[name] for db in ratios) for name in wanted}
 
 
 def biases(case: Case) -> dict[str, int]:
     """Results of layers that have a bias, in the order of the case, and their axis of channels in [n, ...]."""
-    makers, found = case.makers(), dict[str, int]()
+    makers, axes = case.makers(), dict[str, int]()
     for node in case.nodes:
         kinds = [makers[name].kind for name in node.inputs if name in makers]
         if node.kind in ("Conv", "ConvTranspose") and len(node.inputs) == 3:
-            found[node.outputs[0]] = 2
+            axes[node.outputs[0]] = 2
         elif (node.kind == "Gemm" and len(node.inputs) == 3) or (
             node.kind == "Add" and "MatMul" in kinds and any(name in case.constants for name in node.inputs)
         ):
-            found[node.outputs[0]] = -1
-    return found
+            axes[node.outputs[0]] = -1
+    return axes
 
 
 def _mean(off: np.ndarray, axis: int) -> np.ndarray:
@@ -187,25 +187,25 @@ def _changed(
 
     def put(name: str, source: str, x: np.ndarray, *, computed: bool = True) -> None:
         """Arrays for computed tensors are inputs of the model."""
-        made, arrays = change(name, source, x)
-        nodes.extend(made)
+        fresh, arrays = change(name, source, x)
+        nodes.extend(fresh)
         many = {key: array for key, array in arrays.items() if computed and array.ndim}
         feeds.update(many)
         extra.update({key: array for key, array in arrays.items() if key not in many})
 
     for name, x in case.feeds.items():
         put(name, f"{name}/raw", x)
-    kept = {name: x for name, x in case.constants.items() if not constants or x.dtype.kind != "f"}
+    fixed = {name: x for name, x in case.constants.items() if not constants or x.dtype.kind != "f"}
     for name, x in case.constants.items():
-        if name not in kept:
-            kept[f"{name}/raw"] = x
+        if name not in fixed:
+            fixed[f"{name}/raw"] = x
             put(name, f"{name}/raw", x, computed=False)
     for node in case.nodes:
         after = [] if inputs_only else [n for n in node.outputs if n and n in values and values[n].dtype.kind == "f"]
         nodes.append(replace(node, outputs=tuple(f"{n}/raw" if n in after else n for n in node.outputs)))
         for name in after:
             put(name, f"{name}/raw", values[name])
-    changed = Case(case.opset, tuple(nodes), kept | extra, feeds, case.outputs)
+    changed = Case(case.opset, tuple(nodes), fixed | extra, feeds, case.outputs)
     try:
         model = changed.model()
         for value in model.graph.input:

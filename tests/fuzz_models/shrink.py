@@ -39,15 +39,15 @@ def shrink(case: Case, fails: Fails, seconds: float = SECONDS) -> Case:
 
 def _steps(way: Callable[[Case], Iterator[Case]], case: Case, fails: Fails, end: float) -> Iterator[Case]:
     """Each case on the way down; the way starts again from each."""
-    found = True
-    while found:
-        found = False
+    shrank = True
+    while shrank:
+        shrank = False
         for candidate in way(case):
             if time.monotonic() > end:
                 return
             small = _without_unread(candidate)
             if small.outputs and small.nodes and fails(small):
-                case, found = small, True
+                case, shrank = small, True
                 yield case
                 break
 
@@ -213,8 +213,8 @@ def _alike(a: np.ndarray, b: np.ndarray | None) -> bool:
 
 
 def _renamed(case: Case, old: str, new: str) -> Case:
-    def names(given: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(new if name == old else name for name in given)
+    def names(tensors: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(new if name == old else name for name in tensors)
 
     nodes = tuple(replace(node, inputs=names(node.inputs)) for node in case.nodes)
     return replace(case, nodes=nodes, outputs=tuple(dict.fromkeys(names(case.outputs))))

@@ -43,8 +43,8 @@ def model(
     )
     domains = [helper.make_opsetid("", opset), *([helper.make_opsetid("f", 1)] if functions else [])]
     path = folder / "model.onnx"
-    made = helper.make_model(graph, opset_imports=domains, functions=list(functions), ir_version=10)
-    path.write_bytes(made.SerializeToString())
+    proto = helper.make_model(graph, opset_imports=domains, functions=list(functions), ir_version=10)
+    path.write_bytes(proto.SerializeToString())
     return path
 
 

@@ -277,10 +277,10 @@ def many_outputs(folder: Path) -> list[str]:
     """A thousand outputs: a file's verifier would look at each of them again and again."""
     names = [f"y{i}" for i in range(1000)]
     path = model(folder, [helper.make_node("Relu", ["x"], [name], name) for name in names])
-    made = onnx.load(path)
-    made.graph.output.pop()
-    made.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
-    path.write_bytes(made.SerializeToString())
+    proto = onnx.load(path)
+    proto.graph.output.pop()
+    proto.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
+    path.write_bytes(proto.SerializeToString())
     return dry(path)
 
 
@@ -296,7 +296,7 @@ def name_of_no_text(folder: Path) -> list[str]:
 def unknown_type(folder: Path) -> list[str]:
     """An input of type 59."""
     path = model(folder, [helper.make_node("Relu", ["x"], ["y"], "relu")])
-    made = onnx.load(path)
-    made.graph.input[0].type.tensor_type.elem_type = 59
-    path.write_bytes(made.SerializeToString())
+    proto = onnx.load(path)
+    proto.graph.input[0].type.tensor_type.elem_type = 59
+    path.write_bytes(proto.SerializeToString())
     return dry(path)

@@ -37,29 +37,29 @@ ALIVE = ("survived", "limit", "untouched")
 
 def equivalent() -> dict[str, str]:
     """Reasons by mutant: a line with its key, and indented lines below."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     key = ""
     for line in EQUIVALENT.read_text(encoding="utf-8").splitlines():
         if line.startswith("#") or not line:
             continue
         if line.startswith(" "):
-            found[key] = f"{found[key]} {line.strip()}".strip()
+            reasons[key] = f"{reasons[key]} {line.strip()}".strip()
         else:
             key = line
-            found[key] = ""
-    return found
+            reasons[key] = ""
+    return reasons
 
 
 def known(path: Path) -> dict[str, dict]:
     """Results by mutant; the last one counts. A line that was cut off is none."""
-    found: dict[str, dict] = {}
+    results: dict[str, dict] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             result = json.loads(line)
         except ValueError:
             continue
-        found[result["key"]] = result
-    return found
+        results[result["key"]] = result
+    return results
 
 
 def main() -> int:
@@ -78,10 +78,10 @@ def main() -> int:
     asked.folder.mkdir(parents=True, exist_ok=True)
     path = asked.folder.resolve() / "results.jsonl"
     by_language = [drawn(ROOT, language, asked.count, asked.seed) for language in asked.only]
-    chosen = [mutant for some in zip_longest(*by_language) for mutant in some if mutant]
+    chosen = [mutant for row in zip_longest(*by_language) for mutant in row if mutant]
     if not asked.report:
         results = known(path)
-        done = {key for key, one in results.items() if not asked.again or one["result"] in ("killed", "invalid")}
+        done = {key for key, result in results.items() if not asked.again or result["result"] in ("killed", "invalid")}
         run([mutant for mutant in chosen if mutant.key not in done | set(equivalent())], path, asked)
     return report(chosen, known(path))
 
@@ -92,12 +92,12 @@ def run(mutants: list[Mutant], path: Path, asked: argparse.Namespace) -> None:
     lock = Lock()
     touches = path.with_name("touched.jsonl")
     jobs = max(min(asked.jobs, len(mutants)), asked.trace is not None)
-    made = [Copy(ROOT, path.parent / f"copy{job}", asked.limit, touches) for job in range(jobs)]
-    if made and (asked.trace is not None or not touches.exists()):
+    clones = [Copy(ROOT, path.parent / f"copy{job}", asked.limit, touches) for job in range(jobs)]
+    if clones and (asked.trace is not None or not touches.exists()):
         if not asked.trace:
             touches.unlink(missing_ok=True)
-        made[0].trace(asked.trace or folders(ROOT))
-    for copy in made:
+        clones[0].trace(asked.trace or folders(ROOT))
+    for copy in clones:
         copies.put(copy)
     end = time.monotonic() + asked.seconds
 

@@ -56,8 +56,8 @@ class Copy:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-        told = subprocess.run(listed, cwd=self.root, check=True, capture_output=True, text=True).stdout
-        names = {name for name in told.splitlines() if (self.root / name).is_file()}
+        listing = subprocess.run(listed, cwd=self.root, check=True, capture_output=True, text=True).stdout
+        names = {name for name in listing.splitlines() if (self.root / name).is_file()}
         before = self.folder.parent / f"{self.folder.name}.txt"
         for name in set(before.read_text(encoding="utf-8").splitlines() if before.exists() else ()) - names:
             (self.folder / name).unlink(missing_ok=True)
@@ -143,8 +143,8 @@ class Copy:
         end = time.monotonic() + self.limit
         if not tests:
             return "untouched", ""
-        for some in (tests[:40], tests[40:MOST]):
-            answer = self._answer(some, end) if some else {}
+        for batch in (tests[:40], tests[40:MOST]):
+            answer = self._answer(batch, end) if batch else {}
             if failed := answer.get("failed"):
                 return "killed", failed
             if answer.get("over"):

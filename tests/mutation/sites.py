@@ -112,7 +112,7 @@ def of_file(root: Path, file: str) -> list[Mutant]:
     """All mutants of a file, by their place."""
     source = (root / file).read_text(encoding="utf-8")
     changes = of_python(source) if file.endswith(".py") else of_c(source)
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     seen: Counter[tuple] = Counter()
     for offset, old, new in sorted(set(changes)):
         start = source.rfind("\n", 0, offset) + 1
@@ -120,20 +120,20 @@ def of_file(root: Path, file: str) -> list[Mutant]:
         text = whole.strip()
         column = offset - start - (len(whole) - len(whole.lstrip()))
         place = (text, column, old, new)
-        found.append(Mutant(file, offset, source.count("\n", 0, offset) + 1, old, new, text, column, seen[place]))
+        mutants.append(Mutant(file, offset, source.count("\n", 0, offset) + 1, old, new, text, column, seen[place]))
         seen[place] += 1
-    return found
+    return mutants
 
 
 def of_c(source: str) -> Iterator[tuple[int, str, str]]:
     """Changes: where, the text there, the other text. Directives, comments and strings stay."""
-    code = C_OPAQUE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
-    for found in C_BINARY.finditer(code):
-        yield found.start(), found[0], C_OPERATORS[found[0]]
-    for found in C_NOT.finditer(code):
-        yield found.start(), "!", ""
-    for found in C_NUMBER.finditer(code):
-        yield from _numbers(found.start(), found[0])
+    code = C_OPAQUE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
+    for match in C_BINARY.finditer(code):
+        yield match.start(), match[0], C_OPERATORS[match[0]]
+    for match in C_NOT.finditer(code):
+        yield match.start(), "!", ""
+    for match in C_NUMBER.finditer(code):
+        yield from _numbers(match.start(), match[0])
     start = 0
     for line in code.splitlines(keepends=True):
         text = line.strip()
@@ -169,7 +169,7 @@ def of_python(source: str) -> Iterator[tuple[int, str, str]]:
     def between(left: ast.expr, right: ast.expr, operator: ast.AST) -> Iterator[tuple[int, str, str]]:
         if type(operator) in PYTHON_OPERATORS:
             old, new = PYTHON_OPERATORS[type(operator)]
-            gap = re.sub(r"#[^\n]*", lambda found: " " * len(found[0]), source[end(left) : begin(right)])
+            gap = re.sub(r"#[^\n]*", lambda match: " " * len(match[0]), source[end(left) : begin(right)])
             if old in gap:
                 yield end(left) + gap.index(old), old, new
 

@@ -34,15 +34,15 @@ class Maker(Net):
 
     def emit(self, kind: str, inputs: tuple[str, ...], clamp: tuple[float, float] | None = None, **params: Any) -> None:
         """Unless its result is empty or large."""
-        made = OPS[kind].Params(**params)
-        (shape,) = OPS[kind].infer(made, [self.values[name] for name in inputs])
+        parameters = OPS[kind].Params(**params)
+        (shape,) = OPS[kind].infer(parameters, [self.values[name] for name in inputs])
         if all(size >= 1 for size in shape) and math.prod(shape) <= 4000:
             self.op(kind, " ".join(inputs), f"v{len(self.nodes)}", clamp, **params)
 
     def step(self) -> None:
-        made = [node.outputs[0] for node in self.nodes]
+        names = [node.outputs[0] for node in self.nodes]
         # Mostly the newest, so that chains get long.
-        x = self.dice.choice(made[-2:] if made and self.dice.random() < 0.8 else self.inputs + made)
+        x = self.dice.choice(names[-2:] if names and self.dice.random() < 0.8 else self.inputs + names)
         rank = len(self.values[x].shape)
         kinds = ["transpose"] * 5 + ["reshape", "requantize", "lookup", "add", "mul", "join", "slice", "pad", "softmax"]
         kinds += (
@@ -189,7 +189,7 @@ class Maker(Net):
 
     def whole(self) -> Graph:
         read = {name for node in self.nodes for name in node.inputs}
-        made = [node.outputs[0] for node in self.nodes]
-        ends = [name for name in made if name not in read] or made[-1:]
-        outputs = dict.fromkeys([*ends, *([self.dice.choice(made)] if made else [])])
+        names = [node.outputs[0] for node in self.nodes]
+        ends = [name for name in names if name not in read] or names[-1:]
+        outputs = dict.fromkeys([*ends, *([self.dice.choice(names)] if names else [])])
         return self.graph(*outputs)
