@@ -94,19 +94,19 @@ class Peers:
         """Figures of one inference; None, with a message, where the engine cannot run the net."""
         key = f"{engine} {net} {bits} {cpu}"
         with self._knowing:
-            found = json.loads(self.known.read_text()).get(key)
-        if found is None:
+            figures = json.loads(self.known.read_text()).get(key)
+        if figures is None:
             try:
                 with self._preparing:
                     model = self._model(engine, net, bits)
-                found = asdict(self._count(model, cpu))
+                figures = asdict(self._count(model, cpu))
             except (RuntimeError, subprocess.CalledProcessError) as error:
                 print(f"{key} is left out: {error}", file=sys.stderr)
                 return None
             with self._knowing:
-                known = json.loads(self.known.read_text()) | {key: found}
+                known = json.loads(self.known.read_text()) | {key: figures}
                 self.known.write_text(json.dumps(known, indent=1) + "\n")
-        return Counts(**found)
+        return Counts(**figures)
 
     def _root_of(self, name: str, cpu: Cpu) -> Path:
         """The unpacked root with the /proc/cpuinfo of a CPU."""
@@ -145,8 +145,8 @@ class Peers:
         )
         if done.returncode != 0:
             raise RuntimeError(done.stderr.strip()[-300:])
-        found = counts_of(done.stderr, RUNS, cpu.scheduled)
-        return Counts(found.instructions, found.cycles, done.stdout.split()[-1])
+        counts = counts_of(done.stderr, RUNS, cpu.scheduled)
+        return Counts(counts.instructions, counts.cycles, done.stdout.split()[-1])
 
 
 def _unpacked(folder: Path) -> Path:

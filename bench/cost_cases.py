@@ -169,7 +169,7 @@ class Ops:
         self._constants: list[onnx.TensorProto] = []
         self.inputs: dict[str, tuple[int, ...]] = {}
 
-    def add(self, kind: str, shapes: Sequence[tuple[int, ...]], *constants: np.ndarray, **said: Any) -> str:
+    def add(self, kind: str, shapes: Sequence[tuple[int, ...]], *constants: np.ndarray, **attributes: Any) -> str:
         """Computed operands first. Returns the name of the result."""
         number = len(self._nodes)
         names = [f"x{number}.{i}" for i in range(len(shapes))]
@@ -177,16 +177,16 @@ class Ops:
         for i, data in enumerate(constants):
             self._constants.append(numpy_helper.from_array(data, f"c{number}.{i}"))
             names.append(f"c{number}.{i}")
-        self._nodes.append(helper.make_node(kind, names, [f"y{number}"], f"{kind}{number}", **said))
+        self._nodes.append(helper.make_node(kind, names, [f"y{number}"], f"{kind}{number}", **attributes))
         return f"y{number}"
 
     def weights(self, *shape: int) -> np.ndarray:
         fan = max(1, int(np.prod(shape[1:])))
         return (self._rng.normal(size=shape) * (2 / fan) ** 0.5).astype(np.float32)
 
-    def weighted(self, kind: str, x: tuple[int, ...], w: tuple[int, ...], out: int, **said: Any) -> None:
+    def weighted(self, kind: str, x: tuple[int, ...], w: tuple[int, ...], out: int, **attributes: Any) -> None:
         """Every other one has a Relu behind it, or a Relu6's range."""
-        y = self.add(kind, [x], self.weights(*w), self.weights(out) * 0.1, **said)
+        y = self.add(kind, [x], self.weights(*w), self.weights(out) * 0.1, **attributes)
         number = len(self._nodes)
         if number % 4 < 2:
             self._nodes.append(helper.make_node("Relu", [y], [f"y{number}"]))
@@ -197,22 +197,22 @@ class Ops:
     def model(self) -> onnx.ModelProto:
         read = {name for node in self._nodes for name in node.input}
         inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in self.inputs.items()]
-        made = [name for node in self._nodes for name in node.output if name not in read]
-        outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in made]
+        ends = [name for node in self._nodes for name in node.output if name not in read]
+        outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ends]
         graph = helper.make_graph(self._nodes, "ops", inputs, outputs, self._constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
 
 
 def weighted(seed: int) -> Ops:
     ops = Ops(seed)
-    for c, o, k, h, w, said in DENSE:
-        ops.weighted("Conv", (1, c, h, w), (o, c // said.get("group", 1), k, k), o, **said)
-    for c, k, h, w, said in DEPTHWISE:
-        ops.weighted("Conv", (1, c, h, w), (c, 1, k, k), c, group=c, **said)
+    for c, o, k, h, w, attributes in DENSE:
+        ops.weighted("Conv", (1, c, h, w), (o, c // attributes.get("group", 1), k, k), o, **attributes)
+    for c, k, h, w, attributes in DEPTHWISE:
+        ops.weighted("Conv", (1, c, h, w), (c, 1, k, k), c, group=c, **attributes)
     for c, o in FULLY:
         ops.weighted("Gemm", (1, c), (o, c), o, transB=1)
-    for c, o, k, h, said in TRANSPOSED:
-        ops.weighted("ConvTranspose", (1, c, h, h), (c, o, k, k), o, **said)
+    for c, o, k, h, attributes in TRANSPOSED:
+        ops.weighted("ConvTranspose", (1, c, h, h), (c, o, k, k), o, **attributes)
     return ops
 
 
@@ -257,41 +257,41 @@ def others(seed: int) -> Ops:
 
 def pairs(kind: str) -> Graph:
     """An op of two operands."""
-    found, op = [], OPS[kind]
+    graphs, op = [], OPS[kind]
     widths = ((8, 8, 8), (8, 16, 8)) if kind == "mul_offset" else PAIR_WIDTHS
     for i, (bits, (a, b), exponents) in enumerate(product(widths, PAIRS, COMBINED[kind])):
         operands = [fed(f"{i}a", a, bits[0], exponents[0]), fed(f"{i}b", b, bits[1], exponents[1])]
-        found.append(single(op, kind, op.Params(), operands, grid(bits[2], exponents[2])).graph)
-    return _together(kind, found)
+        graphs.append(single(op, kind, op.Params(), operands, grid(bits[2], exponents[2])).graph)
+    return _together(kind, graphs)
 
 
 def chosen() -> Graph:
     """Elements and rows at computed places; of the axis that they are chosen from the length does not matter."""
-    found, op = [], OPS["gather_elements"]
+    graphs, op = [], OPS["gather_elements"]
     for i, (bits, (x, index, axis)) in enumerate(product(product((8, 16), repeat=2), CHOSEN)):
         operands = [fed(f"{i}x", x, bits[0], 0), fed(f"{i}i", index, bits[1], 0)]
-        found.append(single(op, op.name, op.Params(axis), operands, grid(bits[0], 0)).graph)
-    return _together(op.name, found)
+        graphs.append(single(op, op.name, op.Params(axis), operands, grid(bits[0], 0)).graph)
+    return _together(op.name, graphs)
 
 
 def sums() -> Graph:
     """Logarithms of weighted squares; half of the weights are 0."""
-    found, op, noise = [], SumLookup(), np.random.default_rng(0)
+    graphs, op, noise = [], SumLookup(), np.random.default_rng(0)
     for i, (bits, (rows, k, o, groups)) in enumerate(product(product((8, 16), repeat=2), SUMS)):
         weights = noise.random((o, k // groups)) * (noise.random((o, k // groups)) < 0.5)
         operands = [fed(f"{i}x", (rows, k), bits[0], -8), Operand(weights, grid(32, 0), const=True)]
         params = SumLookupParams("log", squared=True, groups=groups)
-        found.append(single(op, op.name, params, operands, grid(bits[1], 5 - bits[1]), quantize=True).graph)
-    return _together(op.name, found)
+        graphs.append(single(op, op.name, params, operands, grid(bits[1], 5 - bits[1]), quantize=True).graph)
+    return _together(op.name, graphs)
 
 
 def added() -> Graph:
     """Dense convolutions of one group, each with the other operand of a sum; half of them have light weights."""
-    found, op, conv, noise = [], OPS["conv_add"], OPS["conv2d"], np.random.default_rng(0)
-    shapes = [one for one in DENSE if "group" not in one[5] and one[3] * one[4] > 1]
-    for i, (c, o, k, h, w, said) in enumerate(shapes):
-        (top, left, bottom, right), stride = said.get("pads", (0,) * 4), said.get("strides", (1,))[0]
-        dilation = said.get("dilations", (1,))[0]
+    graphs, op, conv, noise = [], OPS["conv_add"], OPS["conv2d"], np.random.default_rng(0)
+    shapes = [shape for shape in DENSE if "group" not in shape[5] and shape[3] * shape[4] > 1]
+    for i, (c, o, k, h, w, attributes) in enumerate(shapes):
+        (top, left, bottom, right), stride = attributes.get("pads", (0,) * 4), attributes.get("strides", (1,))[0]
+        dilation = attributes.get("dilations", (1,))[0]
         params = op.Params(stride, stride, dilation, dilation, top, left, bottom, right)
         x, bias = fed(f"{i}x", (1, h, w, c), 8, 0), Operand(noise.integers(-9, 9, o), grid(8, 9), const=True)
         most = (127, 31)[i // 3 % 2]
@@ -299,22 +299,22 @@ def added() -> Graph:
         y = single(conv, "y", params, [x, weights, bias], grid(8, 9)).graph["y"].shape
         clips = ({}, {"lo": 0}, {"lo": -100, "hi": 100})[i % 3]
         operands = [fed(f"{i}r", y, 8, 9), x, weights, bias]
-        found.append(single(op, op.name, params, operands, grid(8, 9, **clips)).graph)
-    return _together(op.name, found)
+        graphs.append(single(op, op.name, params, operands, grid(8, 9, **clips)).graph)
+    return _together(op.name, graphs)
 
 
 def _together(kind: str, graphs: Sequence[Graph]) -> Graph:
     """Graphs of one node each as one graph."""
-    found = Graph(kind, (), (), (), {})
-    for i, one in enumerate(graphs):
-        names = {name: f"{name}.{i}" for name in one.values}
-        (node,) = one.nodes
+    whole = Graph(kind, (), (), (), {})
+    for i, graph in enumerate(graphs):
+        names = {name: f"{name}.{i}" for name in graph.values}
+        (node,) = graph.nodes
         inputs, outputs = (tuple(names[name] for name in side) for side in (node.inputs, node.outputs))
-        found = replace(
-            found,
-            inputs=(*found.inputs, *(names[name] for name in one.inputs)),
-            outputs=(*found.outputs, *(names[name] for name in one.outputs)),
-            nodes=(*found.nodes, replace(node, name=f"{kind}{i}", inputs=inputs, outputs=outputs)),
-            values={**found.values, **{names[n]: replace(v, name=names[n]) for n, v in one.values.items()}},
+        whole = replace(
+            whole,
+            inputs=(*whole.inputs, *(names[name] for name in graph.inputs)),
+            outputs=(*whole.outputs, *(names[name] for name in graph.outputs)),
+            nodes=(*whole.nodes, replace(node, name=f"{kind}{i}", inputs=inputs, outputs=outputs)),
+            values={**whole.values, **{names[n]: replace(v, name=names[n]) for n, v in graph.values.items()}},
         )
-    return found
+    return whole

@@ -56,10 +56,10 @@ def files(reuse: bool) -> Iterator[tuple[str, bytes]]:
         with tempfile.TemporaryDirectory() as folder:
             path, recipe = Path(folder) / "ops.onnx", Path(folder) / "recipe.toml"
             onnx.save(make(0).model(), path)
-            for key, (bits, widths, said) in SETTINGS.items():
+            for key, (bits, widths, recipe_text) in SETTINGS.items():
                 if name == "weighted" or key in WITHOUT_WEIGHTS:
-                    recipe.write_text(said)
-                    options = Options(bits=bits, widths=widths, recipe=recipe if said else None)
+                    recipe.write_text(recipe_text)
+                    options = Options(bits=bits, widths=widths, recipe=recipe if recipe_text else None)
                     file = OUT / f"{name}-{key.replace('/', '-')}.nmp"
                     file.write_bytes(plan(path, options).data)
                     yield file.stem, file.read_bytes()
@@ -84,35 +84,35 @@ def firmware(target: str) -> Path:
 
 def counts(target: str, name: str, data: bytes, reuse: bool) -> list[int]:
     """Instructions of each op of a file."""
-    kept = OUT / f"{name}-{target}.json"
-    if reuse and kept.is_file():
-        return list(json.loads(kept.read_text()))
+    cache_file = OUT / f"{name}-{target}.json"
+    if reuse and cache_file.is_file():
+        return list(json.loads(cache_file.read_text()))
     memory = OUT / f"{name}.memory"
     memory.write_bytes(len(data).to_bytes(4, "little") + bytes(12) + data + bytes(-len(data) % 16))
-    found = counts_of_ops(COUNTED_ON[target], OUT / f"{COUNTED_ON[target]}.elf", memory)
-    kept.write_text(json.dumps(found))
-    return found
+    figures = counts_of_ops(COUNTED_ON[target], OUT / f"{COUNTED_ON[target]}.elf", memory)
+    cache_file.write_text(json.dumps(figures))
+    return figures
 
 
 def fitted(rows: Sequence[tuple[Counted, int]]) -> tuple[dict[str, float], np.ndarray]:
     """Figures of one kernel, by count; relative errors of its rows."""
     names = list(rows[0][0].counts)
     wanted = np.array([instructions for _, instructions in rows], float)
-    parts = np.array([[one.counts[name] for name in names] for one, _ in rows], float) / wanted[:, None]
+    parts = np.array([[work.counts[name] for name in names] for work, _ in rows], float) / wanted[:, None]
     size = np.linalg.norm(parts, axis=0)
-    kept = [i for i in range(len(names)) if size[i] > 0]
+    columns = [i for i in range(len(names)) if size[i] > 0]
     while True:
-        scaled = np.vstack([parts[:, kept] / size[kept], SMOOTH * np.eye(len(kept))])
-        found = np.linalg.lstsq(scaled, np.append(np.ones(len(rows)), np.zeros(len(kept))), rcond=None)[0]
-        costs = found / size[kept]
-        least = int(np.argmin((parts[:, kept] * costs).max(axis=0)))
-        if found.min() < 0:
-            del kept[int(np.argmin(found))]
-        elif len(kept) > 1 and (parts[:, kept[least]] * costs[least]).max() < LEAST:
-            del kept[least]
+        scaled = np.vstack([parts[:, columns] / size[columns], SMOOTH * np.eye(len(columns))])
+        solution = np.linalg.lstsq(scaled, np.append(np.ones(len(rows)), np.zeros(len(columns))), rcond=None)[0]
+        costs = solution / size[columns]
+        least = int(np.argmin((parts[:, columns] * costs).max(axis=0)))
+        if solution.min() < 0:
+            del columns[int(np.argmin(solution))]
+        elif len(columns) > 1 and (parts[:, columns[least]] * costs[least]).max() < LEAST:
+            del columns[least]
         else:
             break
-    figures = {names[i]: float(f"{x:.4g}") for i, x in zip(kept, costs, strict=True)}
+    figures = {names[i]: float(f"{x:.4g}") for i, x in zip(columns, costs, strict=True)}
     return figures, sum((parts[:, names.index(name)] * figure for name, figure in figures.items()), np.zeros(1)) - 1
 
 
@@ -121,14 +121,14 @@ def table(target: str, models: Sequence[tuple[str, bytes]], reuse: bool) -> dict
     firmware(target)
     rows: Rows = {}
     for name, data in models:
-        for one, instructions in zip(counted(data, target), counts(target, name, data, reuse), strict=True):
-            rows.setdefault(one.kernel, []).append((one, instructions))
-    found = {}
+        for work, instructions in zip(counted(data, target), counts(target, name, data, reuse), strict=True):
+            rows.setdefault(work.kernel, []).append((work, instructions))
+    figures = {}
     for kernel in sorted(rows):
-        found[kernel], errors = fitted(rows[kernel])
+        figures[kernel], errors = fitted(rows[kernel])
         worst, typical = 100 * np.abs(errors).max(), 100 * np.sqrt(np.mean(errors**2))
         console.say(f"{target:10} {kernel:30} {len(errors):4} counted, {typical:5.1f} % off, {worst:5.1f} % at most")
-    return found
+    return figures
 
 
 def main() -> int:
@@ -138,8 +138,8 @@ def main() -> int:
     args = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     models = list(files(args.reuse))
-    found = {target: table(target, models, args.reuse) for target in MICROCONTROLLERS}
-    text = json.dumps({"about": "Made by `make costs`: see bench/costs.py.", "targets": found})
+    targets = {target: table(target, models, args.reuse) for target in MICROCONTROLLERS}
+    text = json.dumps({"about": "Made by `make costs`: see bench/costs.py.", "targets": targets})
     args.output.write_text(text.replace("}, ", "},\n").replace(": {", ": {\n", 1) + "\n", encoding="utf-8")
     return 0
 

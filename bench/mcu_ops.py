@@ -48,7 +48,7 @@ def cases() -> tuple[cost_cases.Ops, list[tuple[str, str, int]]]:
 def counted() -> dict[tuple[str, str], list[float]]:
     """Instructions per number by op and shape: a column for each width and target."""
     ops, about = cases()
-    found: dict[tuple[str, str], list[float]] = {(kind, shape): [] for kind, shape, _ in about}
+    columns: dict[tuple[str, str], list[float]] = {(kind, shape): [] for kind, shape, _ in about}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ops.onnx"
         onnx.save(ops.model(), path)
@@ -63,8 +63,8 @@ def counted() -> dict[tuple[str, str], list[float]]:
             for (kind, shape, numbers), (other, count) in zip(about, counts, strict=True):
                 if kind != other:
                     raise RuntimeError(f"a {kind} became {other}")
-                found[kind, shape].append(count / numbers)
-    return found
+                columns[kind, shape].append(count / numbers)
+    return columns
 
 
 def main() -> int:

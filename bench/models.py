@@ -107,11 +107,11 @@ def attempt(files: Files, step: str, blank: Result, one_recipe: bool, outputs: t
     done = convert(files.model, {"": files.calib}, options, lambda *_: None)
     if files.keep:
         files.model.with_suffix(f".{step}.nmp").write_bytes(done.data)
-    found = evaluate(load(done.data), {"": files.test}, reference=files.model)
+    evaluation = evaluate(load(done.data), {"": files.test}, reference=files.model)
     worst = done.report.steepest
     costliest = "" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)"
     recipe = str(done.report.recipe)
-    blank = replace(blank, sqnr=dict(found.sqnr), equal=dict(found.equal))
+    blank = replace(blank, sqnr=dict(evaluation.sqnr), equal=dict(evaluation.equal))
     return replace(blank, costliest=costliest, nodes=done.report.total_nodes, recipe=recipe)
 
 

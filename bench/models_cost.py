@@ -54,10 +54,10 @@ def cost(path: Path, out: Path) -> Cost:
     return Cost(seconds, measured(BOARD, path, out).instructions if fits else None, arena, size)
 
 
-def cells(found: Cost, sqnr: float | None) -> list[str]:
+def cells(figures: Cost, sqnr: float | None) -> list[str]:
     """The text of `FIGURES`."""
-    insn = console.NOTHING if found.instructions is None else f"{found.instructions / 1e6:.1f}"
-    numbers = [f"{1e3 * found.seconds:.2f}", insn, f"{found.arena / 1e3:.0f}", f"{found.size / 1e6:.1f}"]
+    insn = console.NOTHING if figures.instructions is None else f"{figures.instructions / 1e6:.1f}"
+    numbers = [f"{1e3 * figures.seconds:.2f}", insn, f"{figures.arena / 1e3:.0f}", f"{figures.size / 1e6:.1f}"]
     return [console.NOTHING if sqnr is None else f"{sqnr:.1f}", *numbers]
 
 

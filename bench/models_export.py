@@ -86,8 +86,8 @@ def with_values(model: Any) -> Any:
             self.model = model
 
         def forward(self, x: Any) -> Any:
-            found = self.model(x)
-            return tuple(found.values()) if isinstance(found, dict) else found
+            outputs = self.model(x)
+            return tuple(outputs.values()) if isinstance(outputs, dict) else outputs
 
     return Values()
 

@@ -65,7 +65,7 @@ def compared(net: Net, feed: Feed, limit: int | None) -> Found:
     """limit: of the images, taken at equal distances."""
     names = qdq.names_of(net.model)
     exported = qdq.to_onnx(net.model)
-    found, data = Found(onnx_bytes=exported.ByteSize()), _with_all(exported, names)
+    counts, data = Found(onnx_bytes=exported.ByteSize()), _with_all(exported, names)
     options = ort.SessionOptions()
     options.log_severity_level = 4
     session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
@@ -77,10 +77,10 @@ def compared(net: Net, feed: Feed, limit: int | None) -> Found:
             net.set_input(k, array)
         for tensor, integers in _tensors(net):
             if names[tensor] in reals:
-                _count(found, net, tensor, integers, reals[names[tensor]], names[tensor])
-        found.images += 1
-        found.same_best += int(np.argmax(reals[net.outputs[0].name]) == np.argmax(net.tensor(net.outputs[0].tensor)))
-    return found
+                _count(counts, net, tensor, integers, reals[names[tensor]], names[tensor])
+        counts.images += 1
+        counts.same_best += int(np.argmax(reals[net.outputs[0].name]) == np.argmax(net.tensor(net.outputs[0].tensor)))
+    return counts
 
 
 def _tensors(net: Net) -> Iterator[tuple[int, np.ndarray]]:
@@ -92,21 +92,21 @@ def _tensors(net: Net) -> Iterator[tuple[int, np.ndarray]]:
         yield from ((tensor, net.tensor(tensor)) for tensor in op.outputs)
 
 
-def _count(found: Found, net: Net, tensor: int, integers: np.ndarray, reals: np.ndarray, name: str) -> None:
+def _count(counts: Found, net: Net, tensor: int, integers: np.ndarray, reals: np.ndarray, name: str) -> None:
     stored = net.model.tensors[tensor]
     q = np.rint(np.ldexp(reals.astype(np.float64) - stored.origin, -stored.exponents[0]))
     off = np.abs(q.ravel() - integers.ravel())
-    found.integers += off.size
-    found.unequal += int((off > 0).sum())
-    if off.max() > found.most:
-        found.most, found.where = int(off.max()), name
+    counts.integers += off.size
+    counts.unequal += int((off > 0).sum())
+    if off.max() > counts.most:
+        counts.most, counts.where = int(off.max()), name
 
 
 def _with_all(model: onnx.ModelProto, names: list[str]) -> bytes:
     """The model with all of its tensors as outputs."""
-    made = {output for node in model.graph.node for output in node.output}
+    computed = {output for node in model.graph.node for output in node.output}
     ports = {output.name for output in model.graph.output}
-    for name in (name for name in names if name in made - ports):
+    for name in (name for name in names if name in computed - ports):
         model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
     data: bytes = model.SerializeToString()
     return data
@@ -118,8 +118,10 @@ def measured(folder: Path, name: str, limit: int | None) -> Found:
     with tempfile.TemporaryDirectory() as scratch:
         data = zoo.split(folder, name, about, Path(scratch))
         options = Options(preprocess=data.preprocess, input_shape=zoo.shapes(folder, name, about))
-        made = convert(folder / "models" / f"{name}.onnx", {"": data.calib}, options, lambda stage, done, total: None)
-        net = load(made.data)
+        converted = convert(
+            folder / "models" / f"{name}.onnx", {"": data.calib}, options, lambda stage, done, total: None
+        )
+        net = load(converted.data)
         return compared(net, Feed(net, {"": data.measure}), limit)
 
 
@@ -131,11 +133,11 @@ def main() -> int:
     folder = Path(os.environ.get("NMP_ZOO", "../shared/zoo"))
     print(f"{'model':<28} {'images':>6} {'integers':>12} {'equal %':>10} {'most':>5} {'same':>5} {'bytes':>9}")
     for name in asked.only:
-        found = measured(folder, name, asked.limit)
-        failed |= found.fails
-        equal = 100 * (1 - found.unequal / found.integers)
-        numbers = f"{found.integers:>12} {equal:>10.6f} {found.most:>5} {found.same_best:>5} {found.onnx_bytes:>9}"
-        print(f"{name:<28} {found.images:>6} {numbers} {found.where}", flush=True)
+        counts = measured(folder, name, asked.limit)
+        failed |= counts.fails
+        equal = 100 * (1 - counts.unequal / counts.integers)
+        numbers = f"{counts.integers:>12} {equal:>10.6f} {counts.most:>5} {counts.same_best:>5} {counts.onnx_bytes:>9}"
+        print(f"{name:<28} {counts.images:>6} {numbers} {counts.where}", flush=True)
     return int(failed)
 
 

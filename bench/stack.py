@@ -73,31 +73,31 @@ def build(folder: Path) -> Path:
 
 def functions(folder: Path) -> dict[str, Function]:
     """By name; of static ones the name has the file in front."""
-    found: dict[str, Function] = {}
+    by_name: dict[str, Function] = {}
     for path in sorted(folder.rglob("*.ci")):
         text = path.read_text()
         for name, label in NODE.findall(text):
-            one = found.setdefault(name, Function(name))
-            if told := BYTES.search(label):
-                if told[2] == "dynamic":
+            function = by_name.setdefault(name, Function(name))
+            if size := BYTES.search(label):
+                if size[2] == "dynamic":
                     raise SystemExit(f"{name} takes as much stack as its input says")
-                one.bytes, one.place = int(told[1]), label.split("\\n")[1]
+                function.bytes, function.place = int(size[1]), label.split("\\n")[1]
         for caller, called, place in EDGE.findall(text):
             if called == "__indirect_call":
-                found[caller].pointers.add(place)
+                by_name[caller].pointers.add(place)
             else:
-                found[caller].calls.add(called)
-    return found
+                by_name[caller].calls.add(called)
+    return by_name
 
 
 class Types:
     """Functions, and pointers to functions, by what they take and return."""
 
     def __init__(self, elf: Path) -> None:
-        told = subprocess.run([f"{CROSS}objdump", "--dwarf=info", elf], check=True, capture_output=True, text=True)
+        dump = subprocess.run([f"{CROSS}objdump", "--dwarf=info", elf], check=True, capture_output=True, text=True)
         self._entries: dict[str, Entry] = {}
         above: list[Entry] = []
-        for line in told.stdout.splitlines():
+        for line in dump.stdout.splitlines():
             if start := DIE.match(line):
                 entry = self._entries[start[2]] = Entry(start[3])
                 del above[int(start[1]) :]
@@ -118,9 +118,9 @@ class Types:
                 if call := self._called(entry.type):
                     self.of_pointer[entry.name].add(self._signature(call))
                 self._structs[entry.name].add(self._name(entry.type).rstrip("*"))
-            for one in entry.inner if entry.tag == "structure_type" else ():
-                if call := self._called(one.type):
-                    self._of_member[entry.name, one.name].add(self._signature(call))
+            for member in entry.inner if entry.tag == "structure_type" else ():
+                if call := self._called(member.type):
+                    self._of_member[entry.name, member.name].add(self._signature(call))
 
     def of_call(self, call: Called) -> set[str]:
         """The types that a function has which is called so."""
@@ -135,7 +135,7 @@ class Types:
         return entry if entry is not None and entry.tag == "subroutine_type" else None
 
     def _signature(self, entry: Entry) -> str:
-        taken = [self._name(one.type) for one in entry.inner if one.tag == "formal_parameter"]
+        taken = [self._name(parameter.type) for parameter in entry.inner if parameter.tag == "formal_parameter"]
         return f"{self._name(entry.type)}({', '.join(taken)})"
 
     def _name(self, offset: str, depth: int = 0) -> str:
@@ -176,16 +176,16 @@ def chosen_at(place: str) -> list[str]:
 
 def called_at(place: str) -> list[Called]:
     """Returns the names called in the statement there, the pointer among them."""
-    text, found = _statement(place), []
+    text, calls = _statement(place), []
     named = r"(?:(\w+)(?:\[\w+\])*(?:->|\.))?(\w+)(?:\[\w+\])*\)?\s*\("
     for call in re.finditer(named, text):
         start = call.end() - 1
         if member := re.match(r"NMP_BY_\d\(.*?\.(\w+),", text[call.start() :], re.S):  # (one of a table)(arguments)
             start += _end(text[start:])
-            found.append(Called(member[1], "", _arguments(text[start:].lstrip())))
+            calls.append(Called(member[1], "", _arguments(text[start:].lstrip())))
         else:
-            found.append(Called(call[2], call[1] or "", _arguments(text[start:])))
-    return found
+            calls.append(Called(call[2], call[1] or "", _arguments(text[start:])))
+    return calls
 
 
 def _end(text: str) -> int:
@@ -216,9 +216,9 @@ def _count(signature: str) -> int:
 
 def pushed(elf: Path, names: Iterable[str]) -> dict[str, int]:
     """Bytes that functions without source take: all that their instructions ever push."""
-    told = subprocess.run([f"{CROSS}objdump", "-d", elf], check=True, capture_output=True, text=True).stdout
-    found = {}
-    for block in told.split("\n\n"):
+    dump = subprocess.run([f"{CROSS}objdump", "-d", elf], check=True, capture_output=True, text=True).stdout
+    by_name = {}
+    for block in dump.split("\n\n"):
         head = re.search(r"^[0-9a-f]+ <([^>]+)>:", block, re.M)
         if head and head[1] in set(names):
             bytes_ = 0
@@ -226,8 +226,8 @@ def pushed(elf: Path, names: Iterable[str]) -> dict[str, int]:
                 bytes_ += 4 * len(registers.split(","))
             bytes_ += sum(map(int, re.findall(r"\bsub(?:\.w|w)?\s+sp, (?:sp, )?#(\d+)", block)))
             bytes_ += 4 * len(re.findall(r"str(?:\.w)?\s+\w+, \[sp, #-4\]!", block))
-            found[head[1]] = bytes_
-    return found
+            by_name[head[1]] = bytes_
+    return by_name
 
 
 def deepest() -> int:
@@ -235,7 +235,7 @@ def deepest() -> int:
 
     @cache
     def below(name: str) -> int:
-        kinds = [flatbuffer.MEMBERS if one.kind == "union" else (one.type,) for one in flatbuffer.TABLES[name]]
+        kinds = [flatbuffer.MEMBERS if entry.kind == "union" else (entry.type,) for entry in flatbuffer.TABLES[name]]
         return 1 + max((below(kind) for kind in chain(*kinds) if kind in flatbuffer.TABLES), default=0)
 
     return below("Model")
@@ -244,22 +244,24 @@ def deepest() -> int:
 class Bounds:
     def __init__(self, elf: Path, folder: Path) -> None:
         self.functions, self.types = functions(folder), Types(elf)
-        missing = [name for name, one in self.functions.items() if one.bytes is None and name != "__indirect_call"]
+        missing = [
+            name for name, function in self.functions.items() if function.bytes is None and name != "__indirect_call"
+        ]
         self._outside = pushed(elf, missing)
         self._by_type: dict[str, set[str]] = defaultdict(set)
-        for name, one in self.functions.items():
+        for name, function in self.functions.items():
             plain = name.rpartition(":")[2]
-            for signature in self.types.of_function.get(plain, ()) if one.bytes is not None else ():
+            for signature in self.types.of_function.get(plain, ()) if function.bytes is not None else ():
                 self._by_type[signature].add(name)
         self._depth = deepest()
         self._known: dict[str, tuple[int, list[str]]] = {}
 
-    def called(self, one: Function) -> set[str]:
-        found = set(one.calls)
-        for place in one.pointers:
+    def called(self, function: Function) -> set[str]:
+        callees = set(function.calls)
+        for place in function.pointers:
             file = place.partition(":")[0]
             wraps = any(file.endswith(name) for name in WRAPPERS)
-            own = self.types.of_function.get(one.name.rpartition(":")[2], set())
+            own = self.types.of_function.get(function.name.rpartition(":")[2], set())
             kernel = any("nmp_conv*" in signature for signature in own)  # which knows no ops
             signatures = [signature for call in called_at(place) for signature in self.types.of_call(call)]
             reached = {
@@ -272,36 +274,36 @@ class Bounds:
             reached |= {own for name in chosen_at(place) for own in (name, f"{file}:{name}") if own in self.functions}
             if not reached and not any(USERS in signature for signature in signatures):
                 raise SystemExit(f"{place}: this call leads nowhere that is known")
-            found |= reached
-        return found
+            callees |= reached
+        return callees
 
     def of(self, name: str, above: tuple[str, ...] = ()) -> tuple[int, list[str]]:
         """Bytes of a function and all below it, and the way down that takes most."""
         if name in self._known:
             return self._known[name]
-        one = self.functions.get(name)
-        if one is None or one.bytes is None:
+        function = self.functions.get(name)
+        if function is None or function.bytes is None:
             return self._outside.get(name, 0), [name]
         if name in above:
             raise SystemExit(f"a recursion: {' > '.join([*above[above.index(name) :], name])}")
-        if WALK in one.place and (walk := self._walk(name)):
+        if WALK in function.place and (walk := self._walk(name)):
             self._known[name] = walk
             return walk
-        deepest_ = max((self.of(called, (*above, name)) for called in self.called(one)), default=(0, []))
-        self._known[name] = one.bytes + deepest_[0], [name, *deepest_[1]]
+        deepest_ = max((self.of(called, (*above, name)) for called in self.called(function)), default=(0, []))
+        self._known[name] = function.bytes + deepest_[0], [name, *deepest_[1]]
         return self._known[name]
 
     def _walk(self, name: str) -> tuple[int, list[str]] | None:
         """The functions of the walk that reach each other, each as often as tables lie in tables."""
 
         def reach(start: str) -> set[str]:
-            found, left = set(), [start]
+            reached, left = set(), [start]
             while left:
                 for called in self.functions[left.pop()].calls:
-                    if called in self.functions and called not in found:
-                        found.add(called)
+                    if called in self.functions and called not in reached:
+                        reached.add(called)
                         left.append(called)
-            return found
+            return reached
 
         round_ = {other for other in reach(name) if name in reach(other)}
         if not round_:
@@ -315,10 +317,10 @@ class Bounds:
 def bounds(folder: Path) -> dict[str, tuple[int, list[str]]]:
     """By public function of nmp.h and of the agent: bytes, and the way down that takes them."""
     elf = build(folder)
-    found = Bounds(elf, folder)
+    stack = Bounds(elf, folder)
     header = (ROOT / "interpreter" / "include" / "nmp.h").read_text()
-    names = [name for name in [*PUBLIC.findall(header), *LINK] if name in found.functions]
-    return {name: found.of(name) for name in names}
+    names = [name for name in [*PUBLIC.findall(header), *LINK] if name in stack.functions]
+    return {name: stack.of(name) for name in names}
 
 
 def main() -> int:

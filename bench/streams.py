@@ -95,9 +95,9 @@ def main() -> int:
         for board in args.boards:
             window = nmpconv.bench(whole, device=f"sim:{board}", data=stream[:, :, :FRAMES], runs=1)
             hop = nmpconv.bench(step, device=f"sim:{board}", data=stream, runs=1)
-            counts = [found.counter.count(found.least) for found in (window, hop)]
+            counts = [timing.counter.count(timing.least) for timing in (window, hop)]
             cells = [f"{count / 1e6:.3f}" for count in counts]
-            arenas = [f"{found.loaded.arena_bytes}" for found in (window, hop)]
+            arenas = [f"{timing.loaded.arena_bytes}" for timing in (window, hop)]
             rows.append([bits, BOARDS[board], *cells, f"{counts[0] / counts[1]:.1f}", *arenas, str(hop.verified)])
             console.say(" ".join(rows[-1]))
     console.table(("bits", "CPU", ">M insn window", ">hop", ">ratio", ">arena", ">hop", ">calls"), rows)

@@ -106,12 +106,12 @@ def music(model: onnx.ModelProto) -> list[Sample]:
 def speech(model: onnx.ModelProto) -> list[Sample]:
     """Windows of 576 at 16 kHz one behind the other, each with the state that the float model has then."""
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    found, state = [], np.zeros((2, 1, 128), np.float32)
+    samples, state = [], np.zeros((2, 1, 128), np.float32)
     for wave in _chords(4, 576 * 24, RATE):
         for part in wave.reshape(-1, 1, 576):
-            found.append({"input": part, "state": state})
-            state = session.run(None, found[-1])[1]
-    return found
+            samples.append({"input": part, "state": state})
+            state = session.run(None, samples[-1])[1]
+    return samples
 
 
 def files(model: onnx.ModelProto) -> list[Sample]:
@@ -122,15 +122,15 @@ def files(model: onnx.ModelProto) -> list[Sample]:
         if path.stat().st_size > 200:
             by_kind.setdefault(path.suffix, []).append(path)
     chosen = [path for kind in sorted(by_kind) for path in by_kind[kind][:: max(1, len(by_kind[kind]) // 6)][:6]]
-    found = []
+    samples = []
     for path in chosen[:: max(1, len(chosen) // 120)]:
         data = path.read_bytes().strip()
         ends = np.full(2048, 256, np.int32)
         first, last = data[:1024], data[-1024:]
         ends[: len(first)] = list(first)
         ends[2048 - len(last) :] = list(last)
-        found.append({model.graph.input[0].name: ends[None]})
-    return found
+        samples.append({model.graph.input[0].name: ends[None]})
+    return samples
 
 
 MODELS = {
@@ -209,7 +209,7 @@ def compared(wanted: Sequence[list[np.ndarray]], got: Sequence[list[np.ndarray]]
     worst = min(sqnr_db(np.stack(a), np.stack(b).reshape(np.stack(a).shape)) for a, b in outputs)
     choice = AGREES[agrees]
     shaped = [[b.reshape(a.shape) for a, b in zip(*pair, strict=True)] for pair in zip(wanted, got, strict=True)]
-    ours, theirs = (np.concatenate([np.atleast_1d(choice(y)).ravel() for y in some]) for some in (shaped, wanted))
+    ours, theirs = (np.concatenate([np.atleast_1d(choice(y)).ravel() for y in outputs]) for outputs in (shaped, wanted))
     something = (ours != NOTHING) | (theirs != NOTHING)
     return f"{worst:.1f} dB, {100 * np.mean(ours[something] == theirs[something]):.2f} %"
 
@@ -254,8 +254,8 @@ def rows(name: str, trained: Trained, folder: Path) -> Iterator[str]:
         return
 
 
-def _in_order(found: Any, names: Sequence[str], order: Sequence[str]) -> list[np.ndarray]:
-    by_name = dict(zip(names, found, strict=True))
+def _in_order(results: Any, names: Sequence[str], order: Sequence[str]) -> list[np.ndarray]:
+    by_name = dict(zip(names, results, strict=True))
     return [np.asarray(by_name[name]) for name in order]
 
 

@@ -126,20 +126,20 @@ class Row:
 
     def misses(self, floor: Floor) -> list[str]:
         """Lists in words the floors that are missed."""
-        found = []
+        texts = []
         if self.quantized_nodes != self.total_nodes:
-            found.append(f"quantized {self.quantized_nodes}/{self.total_nodes} nodes")
+            texts.append(f"quantized {self.quantized_nodes}/{self.total_nodes} nodes")
         for what, value, least in (
             ("SQNR", self.worst_sqnr_db, floor.sqnr_db),
             ("agreement", self.agreement, floor.agreement),
         ):
             if least is not None and (value is None or value < least):
-                found.append(f"{what} {_number(value)}, wanted {least}")
+                texts.append(f"{what} {_number(value)}, wanted {least}")
         if floor.drop is not None and (self.float_top1 is None or self.top1 is None):
-            found.append("no top-1")
+            texts.append("no top-1")
         elif floor.drop is not None and self.float_top1 - self.top1 > floor.drop:  # type: ignore[operator]
-            found.append(f"top-1 dropped by {_number(self.float_top1 - self.top1)}, allowed {floor.drop}")  # type: ignore[operator]
-        return found
+            texts.append(f"top-1 dropped by {_number(self.float_top1 - self.top1)}, allowed {floor.drop}")  # type: ignore[operator]
+        return texts
 
 
 @dataclass(frozen=True)
@@ -281,22 +281,22 @@ def measure(
             seconds = time.perf_counter() - start
             net = load(result.data)
             offset = about.get("label_offset", 0)
-            found = evaluate(net, {"": data.measure}, reference=model, limit=limit, label_offset=offset)
+            evaluation = evaluate(net, {"": data.measure}, reference=model, limit=limit, label_offset=offset)
             ranked = about["task"] == "classification"
             costly, worst = list(result.report.costliest.items()), result.report.steepest
             named = "" if worst is None else f"{worst.name} ({worst.op}, {worst.fall:.1f} dB)"
             yield Row(
                 model=name,
                 bits=setting,
-                images=found.n,
+                images=evaluation.n,
                 quantized_nodes=result.report.quantized_nodes,
                 total_nodes=result.report.total_nodes,
-                sqnr=found.sqnr,
+                sqnr=evaluation.sqnr,
                 costliest=f"{costly[0][0]} ({100 * costly[0][1]:.0f} % of the noise)" if costly else named,
-                float_top1=found.reference_top1,
-                top1=found.top1,
-                agreement=found.agreement if ranked else None,
-                worst_sqnr_db=min(found.sqnr.values()),
+                float_top1=evaluation.reference_top1,
+                top1=evaluation.top1,
+                agreement=evaluation.agreement if ranked else None,
+                worst_sqnr_db=min(evaluation.sqnr.values()),
                 bias_rule_cost_db=result.report.bias_rule_cost_db,
                 arena_bytes=net.model.arena_bytes,
                 file_bytes=len(result.data),

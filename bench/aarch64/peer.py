@@ -30,9 +30,9 @@ def ort(path: str) -> tuple[str, Callable[[], object]]:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    binding, given = session.io_binding(), session.get_inputs()[0]
-    held = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(given.shape, np.float32))
-    binding.bind_ortvalue_input(given.name, held)
+    binding, port = session.io_binding(), session.get_inputs()[0]
+    held = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(port.shape, np.float32))
+    binding.bind_ortvalue_input(port.name, held)
     binding.bind_output(session.get_outputs()[0].name, "cpu")
     run = session._sess.run_with_iobinding
     return onnxruntime.__version__, lambda: run(binding._iobinding, None)

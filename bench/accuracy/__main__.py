@@ -43,7 +43,7 @@ COLUMNS = (*OURS, *PEERS)
 def score(case: cases.Case, outputs: Sequence[np.ndarray]) -> Score:
     """outputs: those of the model for all test samples, stacked, in the model's order; the layout does not matter."""
     pairs = list(zip(case.wanted.items(), outputs, strict=True))
-    sqnr = {name: sqnr_db(wanted, found) for (name, wanted), found in pairs}
+    sqnr = {name: sqnr_db(wanted, outputs) for (name, wanted), outputs in pairs}
     if case.labels is None:
         return Score(sqnr, boxes=_boxes(case, outputs))
     ours, theirs = ([top_k(row, 1)[0] for row in rows] for rows in (outputs[0], next(iter(case.wanted.values()))))
@@ -52,16 +52,16 @@ def score(case: cases.Case, outputs: Sequence[np.ndarray]) -> Score:
 
 def _boxes(case: cases.Case, outputs: Sequence[np.ndarray]) -> dict[str, float]:
     """AP and AP50 of a detector, and how far its boxes agree with the float model's."""
-    made = AveragePrecision(cases.DETECTORS[case.name], case.size)
+    precision = AveragePrecision(cases.DETECTORS[case.name], case.size)
     for i in range(len(outputs[0])):
         floats = [wanted[i] for wanted in case.wanted.values()]
-        shaped = [found[i].reshape(x.shape) for found, x in zip(outputs, floats, strict=True)]
-        made.add(shaped, None if case.boxes is None else case.boxes[i], floats)
-    return dict(made.result())
+        shaped = [rows[i].reshape(x.shape) for rows, x in zip(outputs, floats, strict=True)]
+        precision.add(shaped, None if case.boxes is None else case.boxes[i], floats)
+    return dict(precision.result())
 
 
-def _percent(found: Sequence[int], wanted: Sequence[int]) -> float:
-    return 100 * float(np.mean(np.equal(found, wanted)))
+def _percent(answers: Sequence[int], wanted: Sequence[int]) -> float:
+    return 100 * float(np.mean(np.equal(answers, wanted)))
 
 
 def ours(case: cases.Case, widths: str, folder: Path) -> list[np.ndarray]:
@@ -75,7 +75,7 @@ def ours(case: cases.Case, widths: str, folder: Path) -> list[np.ndarray]:
     net = load(target.read_bytes())
     feed = Feed(net, {"": case.data.measure})
     rows = [infer(net, feed.integers(feed[i]))[0] for i in range(len(feed))]
-    return [np.stack(found) for found in zip(*rows, strict=True)]
+    return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
 class Failed(Exception):
@@ -102,13 +102,13 @@ class Peers:
                 "folder": str(folder),
                 "outputs": str(outputs),
             }
-            said = self._said(json.dumps(job))
+            reply = self._said(json.dumps(job))
             folder.mkdir(parents=True, exist_ok=True)
-            answer.write_text(said)
-        found = json.loads(answer.read_text())
-        if "error" in found:
-            raise Failed(found["error"])
-        self.versions.add(found["version"])
+            answer.write_text(reply)
+        result = json.loads(answer.read_text())
+        if "error" in result:
+            raise Failed(result["error"])
+        self.versions.add(result["version"])
         with np.load(outputs) as arrays:
             return [arrays[f"o{i}"] for i in range(len(arrays.files))]
 
@@ -131,17 +131,17 @@ def measure(case: cases.Case, column: str, folder: Path, peers: Peers) -> dict[s
     if column in OURS:
         return {OURS[column]: score(case, ours(case, OURS[column], folder))}
     quantizer, settings = PEERS[column]
-    found = {}
+    scores = {}
     for setting in settings:
         try:
             outputs = peers.run(case, quantizer, setting, folder / f"{quantizer}-{setting}")
-            found[setting] = score(case, outputs)
+            scores[setting] = score(case, outputs)
         except Failed as error:
             print(f"{case.name}  {column}, {setting}: left out: {error}", flush=True)
-    return found
+    return scores
 
 
-def _arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+def _arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     root = BENCH.parent
     parser = argparse.ArgumentParser(prog="make bench-accuracy", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--zoo", type=Path, default=os.environ.get("NMP_ZOO"), help="the folder with zoo.json")
@@ -149,7 +149,7 @@ def _arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--peers-python", type=Path, default=root / "build" / "bench-venv" / "bin" / "python")
     parser.add_argument("--only", nargs="+", default=cases.NAMES, choices=cases.NAMES, metavar="MODEL")
     parser.add_argument("--columns", nargs="+", default=COLUMNS, choices=COLUMNS, metavar="COLUMN")
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
 def main() -> int:
@@ -167,8 +167,8 @@ def main() -> int:
             rows[name] = {table.FLOAT: {"": score(case, list(case.wanted.values()))}}
             for column in args.columns:
                 rows[name][column] = measure(case, column, folder, peers)
-                said = "; ".join(f"{setting} {found.cell}" for setting, found in rows[name][column].items())
-                print(f"{name}  {column}: {said}", flush=True)
+                text = "; ".join(f"{setting} {score.cell}" for setting, score in rows[name][column].items())
+                print(f"{name}  {column}: {text}", flush=True)
             _report(args.folder, rows, peers.versions)
     print("\n" + (args.folder / "results.md").read_text())
     return 0

@@ -30,7 +30,7 @@ def main(out: TextIO) -> int:
         text = str(error).strip().splitlines() or [""]
         print(json.dumps({"error": f"{type(error).__name__}: {text[0][:200]}"}), file=out, flush=True)
         return 1
-    np.savez(job["outputs"], **{f"o{i}": np.stack(found) for i, found in enumerate(zip(*rows, strict=True))})
+    np.savez(job["outputs"], **{f"o{i}": np.stack(column) for i, column in enumerate(zip(*rows, strict=True))})
     print(json.dumps({"version": about}), file=out, flush=True)
     return 0
 

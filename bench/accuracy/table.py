@@ -38,9 +38,9 @@ def best(rows: Mapping[str, Row], columns: Sequence[str]) -> str:
     """The best setting of each column; the best SQNR of a row is bold."""
     lines = []
     for name, row in rows.items():
-        found = {column: _best(row[column]) for column in columns if row.get(column)}
-        most = max((one.worst_db for one in found.values()), default=0.0)
-        cells = [_cell(found.get(column), most) for column in columns]
+        scores = {column: _best(row[column]) for column in columns if row.get(column)}
+        most = max((score.worst_db for score in scores.values()), default=0.0)
+        cells = [_cell(scores.get(column), most) for column in columns]
         whole = row[FLOAT][""]
         top1 = (whole.boxes or {}).get("ap50", whole.top1)
         lines.append([name, "-" if top1 is None else f"{top1:.1f}", *cells])
@@ -49,29 +49,29 @@ def best(rows: Mapping[str, Row], columns: Sequence[str]) -> str:
 
 def settings(rows: Mapping[str, Row], peers: Mapping[str, tuple[str, Sequence[str]]]) -> str:
     """SQNR of every setting of the peers, in dB."""
-    columns = [(column, setting) for column, (_, found) in peers.items() for setting in found]
+    columns = [(column, setting) for column, (_, options) in peers.items() for setting in options]
     lines = []
     for name, row in rows.items():
         scores = [row.get(column, {}).get(setting) for column, setting in columns]
-        lines.append([name, *("-" if one is None else f"{one.worst_db:.1f}" for one in scores)])
+        lines.append([name, *("-" if score is None else f"{score.worst_db:.1f}" for score in scores)])
     return _markdown(["model", *(f"{column}, {setting}" for column, setting in columns)], lines)
 
 
 def as_json(rows: Mapping[str, Row]) -> dict[str, dict[str, dict[str, object]]]:
     return {
-        name: {column: {key: asdict(one) for key, one in found.items()} for column, found in row.items()}
+        name: {column: {key: asdict(score) for key, score in scores.items()} for column, scores in row.items()}
         for name, row in rows.items()
     }
 
 
-def _best(found: Mapping[str, Score]) -> Score:
-    return max(found.values(), key=lambda one: one.worst_db)
+def _best(scores: Mapping[str, Score]) -> Score:
+    return max(scores.values(), key=lambda score: score.worst_db)
 
 
-def _cell(found: Score | None, most: float) -> str:
-    if found is None:
+def _cell(score: Score | None, most: float) -> str:
+    if score is None:
         return "-"
-    return f"**{found.cell}**" if found.worst_db == most else found.cell
+    return f"**{score.cell}**" if score.worst_db == most else score.cell
 
 
 def _markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

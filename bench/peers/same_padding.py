@@ -74,20 +74,20 @@ class _Graph:
 
     def same(self, op: Any, source: int) -> list[int]:
         """The pads of SAME padding."""
-        found = []
+        pads = []
         sides = self.graph.tensors[source].shape[1:3]
         kernel = self.graph.tensors[op.inputs[1]].shape[1:3]
         for side, k, stride in zip(sides, kernel, (op.builtinOptions.strideH, op.builtinOptions.strideW), strict=True):
             total = max((-(-int(side) // stride) - 1) * stride + int(k) - int(side), 0)
-            found += [total // 2, total - total // 2]
-        return found
+            pads += [total // 2, total - total // 2]
+        return pads
 
     def drop_unused(self) -> None:
         """Ops whose result nobody takes any more, from the last to the first."""
         used = {int(tensor) for tensor in self.graph.outputs}
-        kept = []
+        used_ops = []
         for op in reversed(self.ops):
             if any(int(tensor) in used for tensor in op.outputs):
-                kept.append(op)
+                used_ops.append(op)
                 used.update(int(tensor) for tensor in op.inputs)
-        self.graph.operators = kept[::-1]
+        self.graph.operators = used_ops[::-1]

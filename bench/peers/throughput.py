@@ -55,35 +55,35 @@ def opened(way: str, model: Path) -> Engine:
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
 
-    def one(sample: np.ndarray) -> Any:
+    def single(sample: np.ndarray) -> Any:
         return session.run(None, {name: sample})[0].ravel()
 
     if way == "batch":
         return lambda batch: session.run(None, {name: batch})[0].reshape(len(batch), -1)
     if way == "row":
-        return lambda batch: np.stack([one(batch[i : i + 1]) for i in range(len(batch))])
+        return lambda batch: np.stack([single(batch[i : i + 1]) for i in range(len(batch))])
     pool = ThreadPoolExecutor(CORES)
 
-    def part(some: np.ndarray) -> list[Any]:
-        return [one(some[i : i + 1]) for i in range(len(some))]
+    def part(piece: np.ndarray) -> list[Any]:
+        return [single(piece[i : i + 1]) for i in range(len(piece))]
 
     return lambda batch: np.stack(list(chain.from_iterable(pool.map(part, np.array_split(batch, CORES)))))
 
 
 def serve(way: str, model: Path, samples: Path, size: int) -> None:
     """Answers each line with the seconds of a batch; first with the results of the samples."""
-    given = np.load(samples)
-    given = given.reshape(len(given), *given.shape[2:]).astype(np.float32)
-    batch = np.ascontiguousarray(np.resize(given, (size, *given.shape[1:])))
+    inputs = np.load(samples)
+    inputs = inputs.reshape(len(inputs), *inputs.shape[2:]).astype(np.float32)
+    batch = np.ascontiguousarray(np.resize(inputs, (size, *inputs.shape[1:])))
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
         engine = opened(way, model)
-        found = engine(batch)
+        outputs = engine(batch)
     except Exception as error:
         print(json.dumps({"error": str(error).strip().splitlines()[0][:200]}), file=out, flush=True)
         return
-    print(json.dumps({"outputs": found[: len(given)].tolist()}), file=out, flush=True)
+    print(json.dumps({"outputs": outputs[: len(inputs)].tolist()}), file=out, flush=True)
     for _ in sys.stdin:
         start = time.perf_counter()
         engine(batch)
@@ -92,30 +92,30 @@ def serve(way: str, model: Path, samples: Path, size: int) -> None:
 
 def row(files: dict[str, Path], samples: Path, size: int, rounds: int, log: Any) -> dict[str, float]:
     """Images a second by way: of the best round. Ways that fail, or compute something else, are left out."""
-    pipe, running, found = subprocess.PIPE, {}, {}
+    pipe, running, rates = subprocess.PIPE, {}, {}
     for way in WAYS:
         model = files["ours" if way == "nmpconv" else "theirs"]
         command = [sys.executable, "-m", "peers.throughput", "--serve", way, str(model), str(samples), str(size)]
         running[way] = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True)
-    first = {way: json.loads(one.stdout.readline()) for way, one in running.items()}  # type: ignore[union-attr]
+    first = {way: json.loads(engine.stdout.readline()) for way, engine in running.items()}  # type: ignore[union-attr]
     wanted = np.ravel(first["calls"]["outputs"])
     for way, about in first.items():
         fits = "outputs" in about and np.corrcoef(np.ravel(about["outputs"]), wanted)[0, 1] > 0.9
         if fits:
-            found[way] = 0.0
+            rates[way] = 0.0
         else:
             print(f"  {way} is left out: {about.get('error', 'other outputs')}", file=sys.stderr)
     for _ in range(rounds):
-        for way in found:
+        for way in rates:
             time.sleep(REST)
             running[way].stdin.write("\n")  # type: ignore[union-attr]
             running[way].stdin.flush()  # type: ignore[union-attr]
             seconds = float(json.loads(running[way].stdout.readline()))  # type: ignore[union-attr]
-            found[way] = max(found[way], size / seconds)
-    for one in running.values():
-        one.stdin.close()  # type: ignore[union-attr]
-        one.wait()
-    return found
+            rates[way] = max(rates[way], size / seconds)
+    for engine in running.values():
+        engine.stdin.close()  # type: ignore[union-attr]
+        engine.wait()
+    return rates
 
 
 def main() -> int:
@@ -150,10 +150,10 @@ def main() -> int:
                 engine.prepare(job)
                 files[key] = job.file(suffix)
             for size in args.sizes:
-                found = row(files, prepared.samples, size, args.rounds, log)
-                peer = max((rate for way, rate in found.items() if way != "nmpconv"), default=float("nan"))
-                cells = [f"{found[way]:,.0f}" if way in found else "-" for way in WAYS]
-                lines.append(f"| {name} | {size} | {' | '.join(cells)} | {found['nmpconv'] / peer:.2f} |")
+                rates = row(files, prepared.samples, size, args.rounds, log)
+                peer = max((rate for way, rate in rates.items() if way != "nmpconv"), default=float("nan"))
+                cells = [f"{rates[way]:,.0f}" if way in rates else "-" for way in WAYS]
+                lines.append(f"| {name} | {size} | {' | '.join(cells)} | {rates['nmpconv'] / peer:.2f} |")
                 print(lines[-1], flush=True)
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     caption = f"Images a second, the best of {args.rounds} rounds in turns, {CORES} cores, {date}; ONNX Runtime "

@@ -32,13 +32,13 @@ class _Module(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         values = {self._input: x}
         for i, node in enumerate(self._nodes):
-            found = [values[name] for name in node.input if name in values]
+            operands = [values[name] for name in node.input if name in values]
             if node.op_type in WEIGHTED:
-                y = _padded(found[0], node)
+                y = _padded(operands[0], node)
                 values[node.output[0]] = self.weighted[str(i)](y)
             elif node.op_type in PLAIN:
                 constants = [self._constants[name] for name in node.input if name in self._constants]
-                values[node.output[0]] = PLAIN[node.op_type](found, constants, _attributes(node))
+                values[node.output[0]] = PLAIN[node.op_type](operands, constants, _attributes(node))
             else:
                 raise Unavailable(f"no translation of {node.op_type} to PyTorch here")
         return values[self._output]
@@ -50,28 +50,28 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 def _with_biases(nodes: list[onnx.NodeProto], constants: dict[str, torch.Tensor]) -> list[onnx.NodeProto]:
     """MatMul and the Add of a constant behind it become a Gemm."""
-    found: list[onnx.NodeProto] = []
+    joined: list[onnx.NodeProto] = []
     for node in nodes:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         biases = [name for name in node.input if name in constants]
         if node.op_type == "Add" and biases and last and last.op_type == "MatMul" and last.output[0] in node.input:
-            found[-1] = helper.make_node("Gemm", [*last.input, biases[0]], list(node.output))
+            joined[-1] = helper.make_node("Gemm", [*last.input, biases[0]], list(node.output))
         else:
-            found.append(node)
-    return found
+            joined.append(node)
+    return joined
 
 
 def _conv(node: onnx.NodeProto, constants: dict[str, torch.Tensor]) -> torch.nn.Module:
-    weights, given = constants[node.input[1]], _attributes(node)
-    pads = given.get("pads", [0] * 4)
+    weights, attributes = constants[node.input[1]], _attributes(node)
+    pads = attributes.get("pads", [0] * 4)
     layer = torch.nn.Conv2d(
-        weights.shape[1] * given.get("group", 1),
+        weights.shape[1] * attributes.get("group", 1),
         weights.shape[0],
         tuple(weights.shape[2:]),
-        stride=tuple(given.get("strides", [1, 1])),
+        stride=tuple(attributes.get("strides", [1, 1])),
         padding=tuple(pads[:2]) if _even(pads) else 0,
-        dilation=tuple(given.get("dilations", [1, 1])),
-        groups=given.get("group", 1),
+        dilation=tuple(attributes.get("dilations", [1, 1])),
+        groups=attributes.get("group", 1),
         bias=len(node.input) > 2,
     )
     return _filled(layer, weights, [constants[name] for name in node.input[2:]])
@@ -102,21 +102,23 @@ def _padded(x: torch.Tensor, node: onnx.NodeProto) -> torch.Tensor:
     return x if _even(pads) else functional.pad(x, (pads[1], pads[3], pads[0], pads[2]))
 
 
-def _max_pool(x: list[torch.Tensor], _: list[torch.Tensor], given: dict[str, Any]) -> torch.Tensor:
-    pads = given.get("pads", [0] * 4)
+def _max_pool(x: list[torch.Tensor], _: list[torch.Tensor], attributes: dict[str, Any]) -> torch.Tensor:
+    pads = attributes.get("pads", [0] * 4)
     if not _even(pads):
         raise Unavailable(f"no translation of MaxPool with pads {pads} to PyTorch here")
-    ceil = bool(given.get("ceil_mode", 0)) and any(
+    ceil = bool(attributes.get("ceil_mode", 0)) and any(
         (side + 2 * pad - k) % s
-        for side, pad, k, s in zip(x[0].shape[2:], pads, given["kernel_shape"], given["strides"], strict=False)
+        for side, pad, k, s in zip(
+            x[0].shape[2:], pads, attributes["kernel_shape"], attributes["strides"], strict=False
+        )
     )  # where it makes no difference, not all engines know it
-    return functional.max_pool2d(x[0], given["kernel_shape"], given["strides"], pads[:2], ceil_mode=ceil)
+    return functional.max_pool2d(x[0], attributes["kernel_shape"], attributes["strides"], pads[:2], ceil_mode=ceil)
 
 
-def _average_pool(x: list[torch.Tensor], _: list[torch.Tensor], given: dict[str, Any]) -> torch.Tensor:
-    if tuple(x[0].shape[2:]) == tuple(given["kernel_shape"]):
+def _average_pool(x: list[torch.Tensor], _: list[torch.Tensor], attributes: dict[str, Any]) -> torch.Tensor:
+    if tuple(x[0].shape[2:]) == tuple(attributes["kernel_shape"]):
         return x[0].mean((2, 3), keepdim=True)
-    return functional.avg_pool2d(x[0], given["kernel_shape"], given["strides"])
+    return functional.avg_pool2d(x[0], attributes["kernel_shape"], attributes["strides"])
 
 
 def _clip(x: list[torch.Tensor], limits: list[torch.Tensor], _: dict[str, Any]) -> torch.Tensor:
@@ -141,29 +143,29 @@ def _pad(x: list[torch.Tensor], constants: list[torch.Tensor], _: dict[str, Any]
     return functional.pad(x[0], pairs, value=float(constants[1]) if constants[1:] else 0.0)
 
 
-def _hard_sigmoid(x: list[torch.Tensor], _: list[torch.Tensor], given: dict[str, Any]) -> torch.Tensor:
-    slope, offset = given.get("alpha", 0.2), given.get("beta", 0.5)
+def _hard_sigmoid(x: list[torch.Tensor], _: list[torch.Tensor], attributes: dict[str, Any]) -> torch.Tensor:
+    slope, offset = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
     if abs(slope - 1 / 6) > 1e-4 or offset != 0.5:
         return torch.clamp(slope * x[0] + offset, 0, 1)
     return functional.hardsigmoid(x[0])
 
 
 PLAIN = {
-    "Relu": lambda x, constants, given: functional.relu(x[0]),
+    "Relu": lambda x, constants, attributes: functional.relu(x[0]),
     "Clip": _clip,
-    "Add": lambda x, constants, given: x[0] + (x + constants)[1],
-    "Mul": lambda x, constants, given: x[0] * (x + constants)[1],
-    "HardSwish": lambda x, constants, given: functional.hardswish(x[0]),
+    "Add": lambda x, constants, attributes: x[0] + (x + constants)[1],
+    "Mul": lambda x, constants, attributes: x[0] * (x + constants)[1],
+    "HardSwish": lambda x, constants, attributes: functional.hardswish(x[0]),
     "HardSigmoid": _hard_sigmoid,
-    "Sigmoid": lambda x, constants, given: torch.sigmoid(x[0]),
+    "Sigmoid": lambda x, constants, attributes: torch.sigmoid(x[0]),
     "Slice": _slice,
     "Pad": _pad,
     "MaxPool": _max_pool,
     "AveragePool": _average_pool,
-    "GlobalAveragePool": lambda x, constants, given: x[0].mean((2, 3), keepdim=True),
-    "Concat": lambda x, constants, given: torch.cat(x, given["axis"]),
-    "Reshape": lambda x, constants, given: x[0].reshape(constants[0].tolist()),
-    "Flatten": lambda x, constants, given: x[0].flatten(given.get("axis", 1)),
-    "Transpose": lambda x, constants, given: x[0].permute(given["perm"]),
-    "Softmax": lambda x, constants, given: functional.softmax(x[0], given.get("axis", -1)),
+    "GlobalAveragePool": lambda x, constants, attributes: x[0].mean((2, 3), keepdim=True),
+    "Concat": lambda x, constants, attributes: torch.cat(x, attributes["axis"]),
+    "Reshape": lambda x, constants, attributes: x[0].reshape(constants[0].tolist()),
+    "Flatten": lambda x, constants, attributes: x[0].flatten(attributes.get("axis", 1)),
+    "Transpose": lambda x, constants, attributes: x[0].permute(attributes["perm"]),
+    "Softmax": lambda x, constants, attributes: functional.softmax(x[0], attributes.get("axis", -1)),
 }

@@ -31,9 +31,9 @@ def extremes(quantizing: Any, signature: str, feeds: list[dict[str, np.ndarray]]
     """The least and greatest of all samples: each sample is calibrated by itself."""
     ranges = quantizing.calibrate({signature: feeds[:1]})
     for feed in feeds[1:]:
-        for name, found in quantizing.calibrate({signature: [feed]}).items():
+        for name, ends in quantizing.calibrate({signature: [feed]}).items():
             for end, outer in (("min", np.minimum), ("max", np.maximum)):
-                ranges[name][end] = outer(ranges[name][end], found[end])
+                ranges[name][end] = outer(ranges[name][end], ends[end])
     return ranges
 
 
@@ -87,8 +87,8 @@ class Session:
         self._net.set_tensor(self._input["index"], sample.astype(self._input["dtype"]))
         self.call()
         scale, zero = self._output["quantization"]
-        found = self._net.get_tensor(self._output["index"])
-        return (found.astype(np.float32) - zero) * scale if scale else found
+        output = self._net.get_tensor(self._output["index"])
+        return (output.astype(np.float32) - zero) * scale if scale else output
 
     def kernels(self) -> tuple[int, int]:
         """A layer counts if all of them went to XNNPACK and its input is int8."""
