@@ -22,14 +22,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--needed", action="store_true", help="to be told nothing is a failure")
     asked = parser.parse_args()
-    found = [package for lock in sorted(LOCKS.glob("*.lock")) for package in audited(lock)]
-    known = {f"{one['name']} {one['version']}": one["vulns"] for one in found if "skip_reason" not in one}
-    untold = {one["name"] for one in found if "skip_reason" in one}
+    packages = [package for lock in sorted(LOCKS.glob("*.lock")) for package in audited(lock)]
+    known = {
+        f"{package['name']} {package['version']}": package["vulns"]
+        for package in packages
+        if "skip_reason" not in package
+    }
+    untold = {package["name"] for package in packages if "skip_reason" in package}
     for name, faults in known.items():
         for fault in faults:
             print(f"{name}: {fault['id']}, mended in {', '.join(fault['fix_versions']) or 'no version'}")
-    told = f"{len(known)} packages, {sum(map(bool, known.values()))} with known vulnerabilities"
-    print(f"{told}; nothing is told here of {len(untold)}" if untold else told)
+    summary = f"{len(known)} packages, {sum(map(bool, known.values()))} with known vulnerabilities"
+    print(f"{summary}; nothing is told here of {len(untold)}" if untold else summary)
     if any(known.values()) or (asked.needed and untold):
         sys.exit(1)
 
@@ -44,8 +48,8 @@ def audited(lock: Path) -> list[dict[str, Any]]:
         if not report.exists():
             print(f"{lock.name}: {ran.stderr.strip().splitlines()[-1:]}")
             return [{"name": lock.stem, "skip_reason": "no service"}]
-        found: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["dependencies"]
-        return found
+        packages: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["dependencies"]
+        return packages
 
 
 if __name__ == "__main__":

@@ -44,14 +44,14 @@ def main() -> None:
 def lock(name: str, wanted: list[str], oldest: str, *others: str) -> None:
     """Writes one of them. others: the locks whose versions count, where they have the same packages."""
     with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder, "requirements.in"), Path(folder, "made")
-        given.write_text("\n".join(wanted), encoding="utf-8")
+        needs, output = Path(folder, "requirements.in"), Path(folder, "made")
+        needs.write_text("\n".join(wanted), encoding="utf-8")
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-config", "--universal"]
         command += ["--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
-        command += ["--python-version", oldest, "--output-file", str(made), str(given)]
+        command += ["--python-version", oldest, "--output-file", str(output), str(needs)]
         command += [word for other in others for word in ("--constraint", str(LOCKS / f"{other}.lock"))]
         subprocess.run(command, check=True)
-        text = HEADER + made.read_text(encoding="utf-8")
+        text = HEADER + output.read_text(encoding="utf-8")
     (LOCKS / f"{name}.lock").write_text(text, encoding="utf-8")
     print(f"{name}.lock: {text.count('==')} packages, {text.count('--hash')} files")
 

@@ -80,26 +80,26 @@ def _metadata(text: str) -> str:
     """Metadata of nmpconv with another name and text, and the runtime's requirements alone."""
     head = text.partition("\n\n")[0].splitlines()
     [numpy] = [line for line in head if re.match(rf"Requires-Dist: {NEEDS}\b", line)]
-    kept = [line for line in head if not line.startswith(("Requires-Dist", "Provides-Extra", "Name:", "Summary:"))]
-    at = kept.index(next(line for line in kept if line.startswith("Version:")))
-    named = [f"Name: {NAME}", kept[at], "Summary: Runs .nmp files of nmpconv: integer CNNs, the same bits everywhere"]
-    return "\n".join([*kept[:at], *named, *kept[at + 1 :], numpy]) + f"\n\n{ABOUT}"
+    lines = [line for line in head if not line.startswith(("Requires-Dist", "Provides-Extra", "Name:", "Summary:"))]
+    at = lines.index(next(line for line in lines if line.startswith("Version:")))
+    named = [f"Name: {NAME}", lines[at], "Summary: Runs .nmp files of nmpconv: integer CNNs, the same bits everywhere"]
+    return "\n".join([*lines[:at], *named, *lines[at + 1 :], numpy]) + f"\n\n{ABOUT}"
 
 
-def _bill(given: bytes, files: list[str]) -> str:
+def _bill(content: bytes, files: list[str]) -> str:
     """The bill of materials of nmpconv, of what is in one of these files."""
-    bill = json.loads(given)
+    bill = json.loads(content)
 
     def inside(part: dict[str, Any]) -> bool:
         places = [place["location"] for place in part["evidence"]["occurrences"]]
         return any(fnmatchcase(name, place) for name in files for place in places)
 
     bill["components"] = [part for part in bill["components"] if inside(part)]
-    kept = {part["bom-ref"] for part in bill["components"]}
+    refs = {part["bom-ref"] for part in bill["components"]}
     ours = bill["metadata"]["component"]
-    rows = [row for row in bill["dependencies"] if row["ref"] in {ours["bom-ref"], *kept}]
+    rows = [row for row in bill["dependencies"] if row["ref"] in {ours["bom-ref"], *refs}]
     bill["dependencies"] = [
-        row | {"dependsOn": [ref for ref in row["dependsOn"] if ref in kept]} if "dependsOn" in row else row
+        row | {"dependsOn": [ref for ref in row["dependsOn"] if ref in refs]} if "dependsOn" in row else row
         for row in rows
     ]
     ours |= {"name": NAME, "purl": ours["purl"].replace("nmpconv", NAME)}

@@ -92,7 +92,7 @@ def unpack(debian: Path, apt: Path) -> None:
     for name in ("lists/partial", "archives/partial"):
         (apt / name).mkdir(parents=True, exist_ok=True)
     (apt / "status").touch()
-    told = {
+    settings = {
         "APT::Architecture": "arm64",
         "APT::Architectures": "arm64",
         "APT::Sandbox::User": "root",
@@ -107,7 +107,7 @@ def unpack(debian: Path, apt: Path) -> None:
     get: list[object] = [
         "apt-get",
         "-qq",
-        *(word for name, value in told.items() for word in ("-o", f"{name}={value}")),
+        *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")),
     ]
     run([*get, "update"])
     run([*get, "--yes", "--no-install-recommends", "--download-only", "install", "python3", "libstdc++6"])
@@ -120,9 +120,9 @@ def wheel(dist: Path, number: str, arch: str) -> Path:
     """The wheel of a Python, such as 3.11: its own, or the one for all from 3.12 on."""
     tag = "cp" + number.replace(".", "")
     for kind in (f"{tag}-{tag}", "cp312-abi3"):
-        found = sorted(dist.glob(f"nmpconv-*-{kind}-*{arch}.whl"))
-        if found and (kind.startswith(tag) or int(number.split(".")[1]) >= 12):
-            return found[-1].resolve()
+        wheels = sorted(dist.glob(f"nmpconv-*-{kind}-*{arch}.whl"))
+        if wheels and (kind.startswith(tag) or int(number.split(".")[1]) >= 12):
+            return wheels[-1].resolve()
     raise SystemExit(f"{dist} has no wheel for Python {number} on {arch}: make wheels")
 
 
@@ -146,22 +146,24 @@ def passes(place: Path, tests: list[object], tools: Path, here: Path) -> bool:
     """Returns True if the tests pass from the installed wheel, in a folder without a checkout."""
     shutil.rmtree(here, ignore_errors=True)
     here.mkdir(parents=True)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NMP_CI", "VIRTUAL"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NMP_CI", "VIRTUAL"))
+    }
     path = os.pathsep.join([str(place / "bin"), str(tools)])
-    kept |= {"PATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    print(f"{place.name}: {wheel_of(place, here, kept)}", flush=True)
+    environment |= {"PATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    print(f"{place.name}: {wheel_of(place, here, environment)}", flush=True)
     command = [place / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *tests]
-    return subprocess.run([str(word) for word in command], cwd=here, env=kept, check=False).returncode == 0
+    return subprocess.run([str(word) for word in command], cwd=here, env=environment, check=False).returncode == 0
 
 
 def wheel_of(place: Path, here: Path, env: dict[str, str]) -> str:
     """Installed package and its tests' folder, without a checkout."""
     code = "import nmpconv, platform; from nmpconv import _nmp; from nmpconv.runtime.interpreter import *; "
     code += "print(nmpconv.__version__, platform.machine(), platform.python_version(), nmpconv.__file__)"
-    said = run([place / "bin" / "python", "-c", code], capture_output=True, cwd=here, env=env).stdout.strip()
-    if str(place) not in said:
-        raise SystemExit(f"not the wheel is imported: {said}")
-    return said
+    place_text = run([place / "bin" / "python", "-c", code], capture_output=True, cwd=here, env=env).stdout.strip()
+    if str(place) not in place_text:
+        raise SystemExit(f"not the wheel is imported: {place_text}")
+    return place_text
 
 
 if __name__ == "__main__":

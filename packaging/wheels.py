@@ -62,10 +62,10 @@ def chosen(asked: list[str] | None, those_here: bool) -> list[str]:
     here = []
     for python in asked or [sys.executable]:
         if why := missing(python):
-            said = f"{python} is not here: {why}"
+            text = f"{python} is not here: {why}"
             if not those_here or os.environ.get("NMP_CI"):
-                raise SystemExit(said)
-            print(f"Left out: {said}", file=sys.stderr)
+                raise SystemExit(text)
+            print(f"Left out: {text}", file=sys.stderr)
         else:
             here.append(python)
     return here or sys.exit("no Python is left to build for")
@@ -112,8 +112,8 @@ def firmware(work: Path, boards: list[str] | None) -> Path:
         if board not in (boards or [board] * bool(cross)):
             continue
         command = ["make", "-s", "-C", source, f"BOARD={board}", "OPTIONAL=yes", "STRIP=yes", f"OUT={folder}"]
-        said = run(command, stdout=subprocess.PIPE).stdout
-        print("".join(line + "\n" for line in said.splitlines() if line.startswith("Left out")), end="")
+        output = run(command, stdout=subprocess.PIPE).stdout
+        print("".join(line + "\n" for line in output.splitlines() if line.startswith("Left out")), end="")
         for package in re.findall(r"lib\S+|picolibc\S+", text.partition("PACKAGES :=")[2].splitlines()[0]):
             terms = Path("/usr/share/doc", package, "copyright")
             if terms.exists():
@@ -134,7 +134,7 @@ def built(tools: Path, arch: str, work: Path, parts: dict[str, Path]) -> Path:
     package, abi = run([tools, "-c", code], capture_output=True).stdout.split()
     raw = work / f"raw-{tools.parent.parent.name}-{arch}"
     shutil.rmtree(raw, ignore_errors=True)
-    told = {
+    settings = {
         "NMP_ZIG": f"{package}/zig",
         "NMP_ZIG_TARGET": f"{arch}-linux-gnu.{GLIBC}",
         "CMAKE_TOOLCHAIN_FILE": str(ROOT / "packaging" / "zig.cmake"),
@@ -144,7 +144,7 @@ def built(tools: Path, arch: str, work: Path, parts: dict[str, Path]) -> Path:
     }
     command = [tools, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", raw]
     command += [f"--config-settings=cmake.define.NMP_{name}={path}" for name, path in parts.items()]
-    run([*command, f"--config-settings=build-dir={raw / 'build'}", ROOT], env={**os.environ, **told})
+    run([*command, f"--config-settings=build-dir={raw / 'build'}", ROOT], env={**os.environ, **settings})
     [wheel] = raw.glob("*.whl")
     return wheel
 
@@ -158,10 +158,10 @@ def repaired(tools: Path, wheel: Path, arch: str, output: Path) -> Path:
         before.discard(old)
     # auditwheel knows the names of this machine's tags only; "auto" finds that of the other, too.
     run([tools, "-m", "auditwheel", "repair", "--plat", "auto", "--wheel-dir", output, wheel], env=path)
-    [made] = set(output.glob("*.whl")) - before
-    if f"manylinux_{GLIBC.replace('.', '_')}_{arch}" not in made.name:
-        raise SystemExit(f"{made.name} needs another system than one with glibc {GLIBC}")
-    return made
+    [repaired_wheel] = set(output.glob("*.whl")) - before
+    if f"manylinux_{GLIBC.replace('.', '_')}_{arch}" not in repaired_wheel.name:
+        raise SystemExit(f"{repaired_wheel.name} needs another system than one with glibc {GLIBC}")
+    return repaired_wheel
 
 
 def run(command: list[object], **options: object) -> subprocess.CompletedProcess[str]:

@@ -29,7 +29,7 @@ def labelled(table: Path) -> Iterator[tuple[np.ndarray, int]]:
         yield np.asarray(Image.open(table.parent / row["file"]).convert("RGB")), int(row["label"])
 
 
-def told(stage: str, done: int, total: int) -> None:
+def progress(stage: str, done: int, total: int) -> None:
     if done == total:
         print(f"{stage}: {total}", file=sys.stderr)
 
@@ -42,15 +42,15 @@ def main(folder: Path) -> None:
             mean=(123.675, 116.28, 103.53),
             std=(58.395, 57.12, 57.375),
             labels=folder / "labels.txt",
-            progress=told,
+            progress=progress,
         )
     except NmpError as error:
         raise SystemExit(f"{error.message}; at {error.node or error.where}; {error.hint}") from error
     shares = converted.report.costliest
     print(f"{len(converted.data)} bytes; most noise is made by {next(iter(shares), 'no tensor')}")
 
-    found = nmpconv.evaluate(converted, labelled(folder / "test" / "labels.csv"), reference=folder / "model.onnx")
-    print(f"top-1 {found.top1:.1f} %, float {found.reference_top1:.1f} %, agreement {found.agreement:.1f} %")
+    accuracy = nmpconv.evaluate(converted, labelled(folder / "test" / "labels.csv"), reference=folder / "model.onnx")
+    print(f"top-1 {accuracy.top1:.1f} %, float {accuracy.reference_top1:.1f} %, agreement {accuracy.agreement:.1f} %")
 
     ram = {need.target: need.arena for need in nmpconv.inspect(converted).ram}
     print(f"RAM on a Cortex-M4: {ram['cortex-m4']} bytes")

@@ -33,7 +33,7 @@ MARKUP = re.compile(r"(`+[^`]*`+)|([\\*_\[\]<>|])")
 
 def plain(text: str) -> str:
     """Text that is no Markdown, but for what is in backticks."""
-    return MARKUP.sub(lambda found: found[1] or f"\\{found[2]}", text)
+    return MARKUP.sub(lambda match: match[1] or f"\\{match[2]}", text)
 
 
 def table(columns: list[str], rows: list[list[str]]) -> Iterator[str]:
@@ -131,20 +131,18 @@ def signature(name: str, value: Any) -> Iterator[str]:
     if inspect.isclass(value) and not is_dataclass(value):
         yield from ("```python", f"from {value.__module__} import {value.__name__}" if "." in name else name, "```", "")
         return
-    found = inspect.signature(value)
-    given = [str(p) for p in found.parameters.values() if p.name != "self"]
-    keywords = [p for p in found.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    own = inspect.signature(value)
+    parameters = [str(p) for p in own.parameters.values() if p.name != "self"]
+    keywords = [p for p in own.parameters.values() if p.kind is p.KEYWORD_ONLY]
     if keywords:
-        given.insert(len(given) - len(keywords), "*")
-    returns = (
-        "" if inspect.isclass(value) or found.return_annotation is found.empty else f" -> {found.return_annotation}"
-    )
-    whole = f"{name}({', '.join(given)}){returns}"
+        parameters.insert(len(parameters) - len(keywords), "*")
+    returns = "" if inspect.isclass(value) or own.return_annotation is own.empty else f" -> {own.return_annotation}"
+    whole = f"{name}({', '.join(parameters)}){returns}"
     yield "```python"
     if len(whole) <= 88:
         yield whole
     else:
-        yield from (f"{name}(", *(f"    {one}," for one in given), f"){returns}")
+        yield from (f"{name}(", *(f"    {parameter}," for parameter in parameters), f"){returns}")
     yield from ("```", "")
 
 
@@ -184,13 +182,23 @@ def keys(schema: dict[str, Any], before: str = "") -> Iterator[list[str]]:
 
 
 def types(schema: dict[str, Any]) -> str:
-    found = schema.get("type", "any")
-    return " or ".join(found) if isinstance(found, list) else found
+    names = schema.get("type", "any")
+    return " or ".join(names) if isinstance(names, list) else names
 
 
 def with_navigation(app: Sphinx, page: str, source: list[str]) -> None:
     for title, pages in app.config.navigation.get(page, {}).items():
-        fence = ["", "", "```{toctree}", ":hidden:", f":caption: {title}", "", *(f"/{one}" for one in pages), "```", ""]
+        fence = [
+            "",
+            "",
+            "```{toctree}",
+            ":hidden:",
+            f":caption: {title}",
+            "",
+            *(f"/{page_name}" for page_name in pages),
+            "```",
+            "",
+        ]
         source[0] += "\n".join(line for line in fence if line != ":caption: ")
 
 

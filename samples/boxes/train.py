@@ -45,11 +45,11 @@ class Detector(nn.Module):
         self.heads = nn.ModuleList([nn.Conv2d(c, 5 + len(KINDS), 1) for c in (48, 64, 96)])
 
     def logits(self, x: torch.Tensor) -> list[torch.Tensor]:
-        found = []
+        outputs = []
         for stage, head in zip(self.stages, self.heads, strict=True):
             x = stage(x)
-            found.append(head(x))
-        return found
+            outputs.append(head(x))
+        return outputs
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         heads = [torch.cat([y[:, :4], y[:, 4:].sigmoid()], 1).flatten(2) for y in self.logits(x)]
@@ -99,9 +99,9 @@ def wanted(boxes: list[Box]) -> list[np.ndarray]:
     return maps
 
 
-def loss(found: list[torch.Tensor], truth: list[torch.Tensor]) -> torch.Tensor:
+def loss(outputs: list[torch.Tensor], truth: list[torch.Tensor]) -> torch.Tensor:
     total = torch.zeros(())
-    for y, t in zip(found, truth, strict=True):
+    for y, t in zip(outputs, truth, strict=True):
         there = t[:, 0] > 0
         objects = nn.functional.binary_cross_entropy_with_logits(y[:, 4], t[:, 0], reduction="sum")
         place = nn.functional.smooth_l1_loss(
@@ -110,7 +110,7 @@ def loss(found: list[torch.Tensor], truth: list[torch.Tensor]) -> torch.Tensor:
         kinds = nn.functional.one_hot(t[:, 5][there].long(), len(KINDS)).float()
         kind = nn.functional.binary_cross_entropy_with_logits(y[:, 5:].movedim(1, -1)[there], kinds, reduction="sum")
         total = total + objects + 4 * place + kind
-    return total / len(found[0])
+    return total / len(outputs[0])
 
 
 def fit(model: Detector, x: torch.Tensor, truth: list[torch.Tensor]) -> None:

@@ -100,11 +100,11 @@ def main() -> None:
         dynamo=False,
         custom_opsets={DOMAIN: 1},
     )
-    made = onnx.load(path)
-    made.functions.append(FUNCTION)
-    if DOMAIN not in {entry.domain for entry in made.opset_import}:
-        made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    onnx.save(made, path)
+    proto = onnx.load(path)
+    proto.functions.append(FUNCTION)
+    if DOMAIN not in {entry.domain for entry in proto.opset_import}:
+        proto.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    onnx.save(proto, path)
 
 
 if __name__ == "__main__":

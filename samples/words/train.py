@@ -44,7 +44,7 @@ def fit(model: Words, x: torch.Tensor, y: torch.Tensor) -> None:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
     for _ in range(EPOCHS):
         for batch in torch.randperm(len(x)).split(64):
-            loss = nn.functional.cross_entropy(said(model, x[batch]), y[batch])
+            loss = nn.functional.cross_entropy(logits(model, x[batch]), y[batch])
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -52,7 +52,7 @@ def fit(model: Words, x: torch.Tensor, y: torch.Tensor) -> None:
         schedule.step()
 
 
-def said(model: Words, x: torch.Tensor) -> torch.Tensor:
+def logits(model: Words, x: torch.Tensor) -> torch.Tensor:
     return model(x.transpose(0, 1), torch.zeros(1, len(x), HIDDEN))[0][-1]
 
 
@@ -75,7 +75,7 @@ def main() -> None:
     take_up(model, mean, std)
     held, wanted = (torch.from_numpy(array) for array in drawn(TEST, seed=2))
     with torch.no_grad():
-        right = (said(model, held[:, :, 0]).argmax(1) == wanted).float()
+        right = (logits(model, held[:, :, 0]).argmax(1) == wanted).float()
     print(f"float top-1: {right.mean():.2%} of {TEST} new clips")
     (HERE / "labels.txt").write_text("\n".join(KINDS) + "\n")
     torch.onnx.export(
