@@ -28,9 +28,9 @@ def main() -> int:
     failed = 0
     seconds = 0.0
     for name in asked.names or STATEMENTS:
-        one = STATEMENTS[name]
+        statement = STATEMENTS[name]
         try:
-            proof = prove(one)
+            proof = prove(statement)
         except (RefutedError, UndecidedError, UnsupportedError) as error:
             failed += 1
             print(f"FAILED {name}: {error}", flush=True)
@@ -50,17 +50,17 @@ def show_mutants(proof: Proof) -> bool:
     for mutant in mutants(proof):
         by_line.setdefault(mutant.line, []).append(mutant)
     whole = True
-    for line, some in sorted(by_line.items()):
+    for line, group in sorted(by_line.items()):
         if is_beyond(proof.statement, line):
             continue
-        found = {}
-        for mutant in some:
-            found[str(mutant)] = outcome(proof.statement, mutant, EFFORT_OF_MUTANT)
-            if found[str(mutant)] == "refuted":
-                found = {str(mutant): "refuted"}
+        outcomes = {}
+        for mutant in group:
+            outcomes[str(mutant)] = outcome(proof.statement, mutant, EFFORT_OF_MUTANT)
+            if outcomes[str(mutant)] == "refuted":
+                outcomes = {str(mutant): "refuted"}
                 break
-        whole = whole and "refuted" in found.values()
-        for text, verdict in found.items():
+        whole = whole and "refuted" in outcomes.values()
+        for text, verdict in outcomes.items():
             print(f"    {verdict:11} {text}", flush=True)
     return whole
 

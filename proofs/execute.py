@@ -98,7 +98,7 @@ class Run:
         return text if self.names[text] == 1 else f"{text}.{self.names[text]}"
 
     def assume(self, *conditions: Any) -> None:
-        self.path += [one for one in conditions if not z3.is_true(one) and one is not True]
+        self.path += [condition for condition in conditions if not z3.is_true(condition) and condition is not True]
 
     def symbol(self, type_: IntType, name: str, lo: int | None = None, hi: int | None = None) -> Number:
         return self.theory.symbol(type_, self.name(name), lo, hi)
@@ -117,8 +117,8 @@ class Run:
         condition = z3.simplify(condition)
         if z3.is_true(condition) or z3.is_false(condition):
             return z3.is_true(condition)
-        found, _ = self.ask(z3.Not(condition), effort=self.settings.little_effort)
-        return bool(found == z3.unsat)
+        verdict, _ = self.ask(z3.Not(condition), effort=self.settings.little_effort)
+        return bool(verdict == z3.unsat)
 
     def possible(self, condition: Any) -> bool:
         condition = z3.simplify(condition)
@@ -133,12 +133,14 @@ class Run:
             condition = z3.BoolVal(condition)
         plain = z3.simplify(condition)
         if not z3.is_true(plain):
-            found, solver = self.ask(z3.Not(condition))
-            if found == z3.sat:
+            verdict, solver = self.ask(z3.Not(condition))
+            if verdict == z3.sat:
                 model = solver.model()
-                some = ", ".join(sorted(f"{one} = {model[one]}" for one in model.decls() if one.arity() == 0)[:12])
-                raise RefutedError(f"{what} at {self.where}: {some}")
-            if found != z3.unsat:
+                values = ", ".join(
+                    sorted(f"{decl} = {model[decl]}" for decl in model.decls() if decl.arity() == 0)[:12]
+                )
+                raise RefutedError(f"{what} at {self.where}: {values}")
+            if verdict != z3.unsat:
                 raise UndecidedError(f"{what} at {self.where}: {solver.reason_unknown()}")
         self.assume(condition)
 
@@ -147,13 +149,13 @@ class Run:
         solver = z3.Solver()
         solver.set("rlimit", self.settings.effort)
         hypotheses = list(hypotheses)
-        for one in hypotheses:
-            self.demand(one, f"{what}, before")
+        for hypothesis in hypotheses:
+            self.demand(hypothesis, f"{what}, before")
         self.settings.questions += 1
         solver.add(*hypotheses, z3.Not(conclusion))
-        found = solver.check()
-        if found != z3.unsat:
-            raise (RefutedError if found == z3.sat else UndecidedError)(f"{what} at {self.where}")
+        verdict = solver.check()
+        if verdict != z3.unsat:
+            raise (RefutedError if verdict == z3.sat else UndecidedError)(f"{what} at {self.where}")
         self.assume(conclusion)
 
     # Sides

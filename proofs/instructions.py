@@ -68,8 +68,8 @@ class Words:
             self.values[to] = saturated(value[2], 0, (1 << number[1]) - 1)
         elif name == "ssub8":
             wide = [z3.SignExt(1, byte(value[1], i)) - z3.SignExt(1, byte(value[2], i)) for i in range(4)]
-            self.ge = [one >= 0 for one in wide]
-            self.values[to] = z3.Concat(*(z3.Extract(7, 0, one) for one in reversed(wide)))
+            self.ge = [lane >= 0 for lane in wide]
+            self.values[to] = z3.Concat(*(z3.Extract(7, 0, lane) for lane in reversed(wide)))
         elif name == "sel":
             parts = [z3.If(self.ge[i], byte(value[1], i), byte(value[2], i)) for i in range(4)]
             self.values[to] = z3.Concat(*reversed(parts))
@@ -152,10 +152,10 @@ class Lanes:
         elif base in ("vqrshl", "vshl"):
             self.q[args[0]] = self.shifted(self.q[args[0]], self.operand(args[1]), bits, base == "vqrshl")
         elif base in ("vmax", "vmin"):
-            a, b = (self.value(one, bits) for one in args[1:])
+            a, b = (self.value(arg, bits) for arg in args[1:])
             self.q[args[0]] = z3.If((a > b) if base == "vmax" else (a < b), a, b)
         elif base in ("vadd", "vmul"):
-            a, b = (self.value(one, bits) for one in args[1:])
+            a, b = (self.value(arg, bits) for arg in args[1:])
             self.q[args[0]] = a + b if base == "vadd" else a * b
         else:
             raise UnsupportedError(f"instruction {name}")

@@ -78,9 +78,9 @@ class Types:
 
     def learn_enum(self, node: c_ast.Enum) -> None:
         value = -1
-        for one in node.values.enumerators:
-            value = self.constant(one.value) if one.value is not None else value + 1
-            self.enums[one.name] = value
+        for enumerator in node.values.enumerators:
+            value = self.constant(enumerator.value) if enumerator.value is not None else value + 1
+            self.enums[enumerator.name] = value
 
     def of(self, node: Any) -> Any:
         """The type that a declaration's tree says."""
@@ -111,7 +111,7 @@ class Types:
             self.known[name] = StructType(name)  # of itself, by pointers
             node = self.structs.get(name)
             if node is not None:
-                self.known[name] = StructType(name, tuple((one.name, self.of(one.type)) for one in node.decls))
+                self.known[name] = StructType(name, tuple((decl.name, self.of(decl.type)) for decl in node.decls))
         return self.known[name]
 
     def fields(self, type_: StructType) -> tuple[tuple[str, Any], ...]:
@@ -153,7 +153,7 @@ class Record:
         self.type, self.fields = type_, fields
 
     def copy(self) -> Record:
-        return Record(self.type, {name: copied(one) for name, one in self.fields.items()})
+        return Record(self.type, {name: copied(place) for name, place in self.fields.items()})
 
 
 class Buffer:
@@ -182,8 +182,8 @@ class Pointer:
     index: Any = 0
 
 
-def copied(one: Any) -> Any:
-    return Cell(one.type, one.value) if isinstance(one, Cell) else one.copy()
+def copied(place: Any) -> Any:
+    return Cell(place.type, place.value) if isinstance(place, Cell) else place.copy()
 
 
 def is_zero(value: Any) -> bool:

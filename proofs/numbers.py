@@ -155,8 +155,8 @@ class Theory:
     def quotient(self, op: str, a: Number, b: Number, type_: IntType) -> Number:
         self.run.demand(self.compare("!=", b, constant(type_, 0)).truth, "divisor is 0")
         if type_.signed and a.lo == type_.lo and b.lo <= -1 <= b.hi:
-            both = z3.And(self.raw(a) == type_.lo, self.raw(b) == -1)
-            self.run.demand(z3.Not(both), "quotient leaves its signed type")
+            overflow = z3.And(self.raw(a) == type_.lo, self.raw(b) == -1)
+            self.run.demand(z3.Not(overflow), "quotient leaves its signed type")
         if a.known and b.known:
             whole = truncated(a.term, b.term)
             return constant(type_, whole if op == "/" else a.term - whole * b.term)
@@ -284,8 +284,8 @@ class Integers(Theory):
                 return Number(type_, low.term + high.term, low.lo + high.lo, low.hi + high.hi, low.zeros)
         if max(a.hi, b.hi) <= 1 and min(a.lo, b.lo) >= 0:
             p, q = self.truth(a), self.truth(b)
-            both = {"&": z3.And(p, q), "|": z3.Or(p, q), "^": z3.Xor(p, q)}[op]
-            return self.convert(self.boolean(both), type_)
+            result = {"&": z3.And(p, q), "|": z3.Or(p, q), "^": z3.Xor(p, q)}[op]
+            return self.convert(self.boolean(result), type_)
         if b.known and b.term == 0:
             return constant(type_, 0) if op == "&" else a
         if b.known and b.term >= 0 and op == "&":

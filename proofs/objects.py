@@ -39,13 +39,13 @@ class Objects:
     def struct(self, name: str, **fields: Any) -> Record:
         """A struct by its C name; fields that are not given are not initialized."""
         type_ = self.types.struct(name) if name in self.types.structs else self.types.named([name])
-        made = self.variable(type_)
+        record = self.variable(type_)
         for field, value in fields.items():
             of = dict(self.types.fields(type_))[field]
-            made.fields[field] = (
+            record.fields[field] = (
                 value if isinstance(value, Record | Buffer) else self.variable(of, self.converted(value, of))
             )
-        return made
+        return record
 
     def pointer(self, target: Any) -> Pointer:
         return Pointer(target.of if isinstance(target, Buffer) else target.type, target, constant(INT64, 0))
@@ -53,8 +53,8 @@ class Objects:
     def forget(self, place: Any, name: str) -> None:
         """Any value of its type."""
         if isinstance(place, Record):
-            for field, one in place.fields.items():
-                self.forget(one, f"{name}.{field}")
+            for field, part in place.fields.items():
+                self.forget(part, f"{name}.{field}")
         elif isinstance(place, Buffer):
             place.written = []
             place.load = lambda index: self.run.symbol(place.of, f"{name}[]")
@@ -112,7 +112,7 @@ class Objects:
         if isinstance(place, tuple):
             self.store(place[0], place[1], self.converted(value, place[0].of))
         elif isinstance(place, Record):
-            place.fields = {name: copied(one) for name, one in value.fields.items()}
+            place.fields = {name: copied(part) for name, part in value.fields.items()}
         else:
             place.value = self.converted(value, place.type)
 
@@ -130,10 +130,10 @@ class Objects:
             if buffer.load is None:
                 self.run.demand(False, f"{buffer.name or 'an array'} is read before it is written")
             others.append((None, buffer.load(index)))
-        found = others[-1][1]
+        result = others[-1][1]
         for same, value in reversed(others[:-1]):
-            found = self.theory.select(same, value, found)
-        return self.converted(found, buffer.of)
+            result = self.theory.select(same, value, result)
+        return self.converted(result, buffer.of)
 
     def store(self, buffer: Buffer, index: Number, value: Any) -> None:
         buffer.written.append((index, value))
@@ -156,12 +156,12 @@ class Objects:
         term = self.theory.raw(index) + self.theory.raw(by) * step if not (index.known and by.known) else None
         ends = [by.lo * step, by.hi * step]
         if term is None:
-            made = constant(INT64, index.term + by.term * step)
+            target_index = constant(INT64, index.term + by.term * step)
         else:
-            made = Number(INT64, z3.simplify(term), index.lo + min(ends), index.hi + max(ends))
+            target_index = Number(INT64, z3.simplify(term), index.lo + min(ends), index.hi + max(ends))
         if isinstance(pointer.target, Buffer) and pointer.target.count is not None:
-            self.within(made, pointer.target.count, 1, "an address leaves its array")
-        return Pointer(pointer.to, pointer.target, made)
+            self.within(target_index, pointer.target.count, 1, "an address leaves its array")
+        return Pointer(pointer.to, pointer.target, target_index)
 
     def plain(self, by: Number) -> Number:
         if by.type.bits < 64 or by.known or not hasattr(self.theory, "wide"):

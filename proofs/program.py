@@ -28,7 +28,7 @@ class Program:
         self.loops = {
             id(loop): (name, at)
             for name, function in self.functions.items()
-            for at, loop in enumerate(one for one in walk(function) if isinstance(one, c_ast.For | c_ast.While))
+            for at, loop in enumerate(node for node in walk(function) if isinstance(node, c_ast.For | c_ast.While))
         }
 
     def constant(self, node: Any) -> int:
@@ -82,19 +82,19 @@ PLAIN_NODES = (
 def is_plain(node: Any) -> bool:
     """No call, no store, nothing that could be undefined where the condition before does not hold."""
     return all(
-        isinstance(one, PLAIN_NODES)
-        and not (isinstance(one, c_ast.BinaryOp) and one.op in ("/", "%", "<<", ">>", "+", "*"))
-        and not (isinstance(one, c_ast.UnaryOp) and one.op not in ("-", "!", "~"))
-        for one in walk(node)
+        isinstance(inner, PLAIN_NODES)
+        and not (isinstance(inner, c_ast.BinaryOp) and inner.op in ("/", "%", "<<", ">>", "+", "*"))
+        and not (isinstance(inner, c_ast.UnaryOp) and inner.op not in ("-", "!", "~"))
+        for inner in walk(node)
     )
 
 
 def assigned(loop: Any) -> tuple[set[str], set[str]]:
     """Names of variables that a loop sets, and of those in which, or through which, it stores."""
-    found: set[str] = set()
+    changed: set[str] = set()
     inside: set[str] = set()
-    declared = {one.name: one for one in walk(loop.stmt) if isinstance(one, c_ast.Decl)}
-    to_constants = {id(one.init) for one in declared.values() if is_to_constant(one.type)}
+    declared = {declaration.name: declaration for declaration in walk(loop.stmt) if isinstance(declaration, c_ast.Decl)}
+    to_constants = {id(declaration.init) for declaration in declared.values() if is_to_constant(declaration.type)}
     for node in walk(loop):
         target = None
         if isinstance(node, c_ast.Assignment):
@@ -103,7 +103,7 @@ def assigned(loop: Any) -> tuple[set[str], set[str]]:
             target = node.expr
         elif isinstance(node, c_ast.UnaryOp) and node.op == "&" and id(node) not in to_constants:
             target = c_ast.ArrayRef(node.expr, None)  # whoever gets the address may store
-        names = found
+        names = changed
         while target is not None and not isinstance(target, c_ast.ID):
             names = inside
             target = (
@@ -114,7 +114,7 @@ def assigned(loop: Any) -> tuple[set[str], set[str]]:
     for name in inside & set(declared):
         if isinstance(declared[name].type, c_ast.PtrDecl):
             raise UnsupportedError(f"a store through {name}, an address of the loop's own")
-    return found - set(declared), inside - set(declared)
+    return changed - set(declared), inside - set(declared)
 
 
 def is_to_constant(type_: Any) -> bool:

@@ -49,10 +49,10 @@ def assembly_as_calls(text: str) -> str:
     A named operand has its name in front of its constraint: "[x] r". What is clobbered is left out.
     """
     parts, at = [], 0
-    while found := ASM.search(text, at):
-        parts.append(text[at : found.start()])
-        at = closing(text, found.end())
-        parts.append(call_of(text[found.end() : at - 1]))
+    while match := ASM.search(text, at):
+        parts.append(text[at : match.start()])
+        at = closing(text, match.end())
+        parts.append(call_of(text[match.end() : at - 1]))
     return "".join([*parts, text[at:]])
 
 
@@ -87,7 +87,7 @@ def split(text: str, separator: str) -> list[str]:
 def call_of(text: str) -> str:
     template, *rest = split(text, ":")
     operands = []
-    for operand in (one.strip() for part in rest[:2] for one in split(part, ",")):
+    for operand in (piece.strip() for part in rest[:2] for piece in split(part, ",")):
         if operand:
             name, constraint, value = re.fullmatch(r'(\[\w+\])?\s*"([^"]*)"\s*\((.*)\)', operand, re.DOTALL).groups()
             operands.append(f'"{name + " " if name else ""}{constraint}", {value}')

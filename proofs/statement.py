@@ -86,12 +86,12 @@ def statement(
     return register
 
 
-def prove(one: Statement, effort: int = 60_000_000) -> Proof:
-    proof = Proof(one, effort)
-    one.prove(proof)
-    found = {function for function, _ in proof.nodes.values()}
-    if found != set(one.functions):
-        raise UnsupportedError(f"{one.name}: never run: {sorted(set(one.functions) - found)}")
+def prove(claim: Statement, effort: int = 60_000_000) -> Proof:
+    proof = Proof(claim, effort)
+    claim.prove(proof)
+    functions = {function for function, _ in proof.nodes.values()}
+    if functions != set(claim.functions):
+        raise UnsupportedError(f"{claim.name}: never run: {sorted(set(claim.functions) - functions)}")
     return proof
 
 
@@ -168,7 +168,7 @@ def mutants(proof: Proof) -> Iterator[Mutant]:
 
 
 def of_assembly(node: c_ast.Constant) -> Iterator[Mutant]:
-    for one, other in (
+    for old, other in (
         ("vmax", "vmin"),
         ("vmin", "vmax"),
         ("vqrshl", "vshl"),
@@ -178,8 +178,8 @@ def of_assembly(node: c_ast.Constant) -> Iterator[Mutant]:
         ("sel %0, %0", "sel %0, %1"),
         ("ror #8", "ror #16"),
     ):
-        if one in node.value:
-            yield Mutant(node, "value", node.value, node.value.replace(one, other, 1))
+        if old in node.value:
+            yield Mutant(node, "value", node.value, node.value.replace(old, other, 1))
 
 
 def split_number(text: str) -> tuple[int, str]:
@@ -189,11 +189,11 @@ def split_number(text: str) -> tuple[int, str]:
     return int(digits, 0), text[len(digits) :]
 
 
-def outcome(one: Statement, mutant: Mutant, effort: int) -> str:
+def outcome(claim: Statement, mutant: Mutant, effort: int) -> str:
     """The proof of the mutated code: holds, refuted, undecided or unsupported."""
     with mutant.applied():
         try:
-            one.prove(Proof(one, effort))
+            claim.prove(Proof(claim, effort))
         except RefutedError:
             return "refuted"
         except UndecidedError:
@@ -203,22 +203,22 @@ def outcome(one: Statement, mutant: Mutant, effort: int) -> str:
     return "holds"
 
 
-def is_beyond(one: Statement, line: tuple[str, int]) -> bool:
+def is_beyond(claim: Statement, line: tuple[str, int]) -> bool:
     """The statement says nothing of the line, and why: no mutant of it can be refuted."""
     text = (ROOT / line[0]).read_text(encoding="utf-8").splitlines()[line[1] - 1]
-    return any(part in text for part in one.beyond)
+    return any(part in text for part in claim.beyond)
 
 
-def refuted(one: Statement, some: list[Mutant], effort: int) -> bool:
-    return any(outcome(one, mutant, effort) == "refuted" for mutant in some)
+def refuted(claim: Statement, group: list[Mutant], effort: int) -> bool:
+    return any(outcome(claim, mutant, effort) == "refuted" for mutant in group)
 
 
 def table() -> str:
     """All statements as they stand in docs/proofs.md."""
     lines = ["| name | statement | functions |", "|---|---|---|"]
-    for one in STATEMENTS.values():
-        functions = one.functions if len(one.functions) <= 4 else (*one.functions[:2], "...", one.functions[-1])
+    for claim in STATEMENTS.values():
+        functions = claim.functions if len(claim.functions) <= 4 else (*claim.functions[:2], "...", claim.functions[-1])
         names = ", ".join(f"`{name}`" if name != "..." else name for name in functions)
-        says = re.sub(r"([*|])", r"\\\1", one.says)
-        lines.append(f"| `{one.name}` | {says} | {names} in `{one.path.removeprefix('interpreter/src/')}` |")
+        says = re.sub(r"([*|])", r"\\\1", claim.says)
+        lines.append(f"| `{claim.name}` | {says} | {names} in `{claim.path.removeprefix('interpreter/src/')}` |")
     return "\n".join(lines) + "\n"

@@ -109,14 +109,14 @@ class Translation(Objects):
     def do_Compound(self, node: c_ast.Compound) -> None:  # noqa: N802
         self.scopes[-1].append({})
         try:
-            for one in node.block_items or []:
-                self.execute(one)
+            for item in node.block_items or []:
+                self.execute(item)
         finally:
             self.scopes[-1].pop()
 
     def do_DeclList(self, node: c_ast.DeclList) -> None:  # noqa: N802
-        for one in node.decls:
-            self.execute(one)
+        for item in node.decls:
+            self.execute(item)
 
     def do_Decl(self, node: c_ast.Decl) -> None:  # noqa: N802
         type_ = self.types.of(node.type)
@@ -132,18 +132,18 @@ class Translation(Objects):
         return self.variable(type_, self.converted(self.evaluate(init), type_))
 
     def initialized_list(self, type_: Any, init: c_ast.InitList) -> Any:
-        made = self.zeros(type_)
-        for place, one in enumerate(init.exprs or []):
-            if isinstance(made, Record):
-                name = one.name[0].name if isinstance(one, c_ast.NamedInitializer) else [*made.fields][place]
-                part = one.expr if isinstance(one, c_ast.NamedInitializer) else one
-                field_type = dict(self.types.fields(made.type))[name]
-                made.fields[name] = self.initialized(field_type, part)
-            elif isinstance(made, Buffer):
-                self.store(made, constant(INT64, place), self.converted(self.evaluate(one), made.of))
+        value = self.zeros(type_)
+        for place, item in enumerate(init.exprs or []):
+            if isinstance(value, Record):
+                name = item.name[0].name if isinstance(item, c_ast.NamedInitializer) else [*value.fields][place]
+                part = item.expr if isinstance(item, c_ast.NamedInitializer) else item
+                field_type = dict(self.types.fields(value.type))[name]
+                value.fields[name] = self.initialized(field_type, part)
+            elif isinstance(value, Buffer):
+                self.store(value, constant(INT64, place), self.converted(self.evaluate(item), value.of))
             else:
-                made = self.initialized(type_, one)
-        return made
+                value = self.initialized(type_, item)
+        return value
 
     def do_If(self, node: c_ast.If) -> None:  # noqa: N802
         self.execute(node.iftrue if self.holds(node.cond) else node.iffalse)
@@ -163,11 +163,11 @@ class Translation(Objects):
     def do_Switch(self, node: c_ast.Switch) -> None:  # noqa: N802
         value, matched = self.evaluate(node.cond), False
         try:
-            for one in node.stmt.block_items:
-                if isinstance(one, c_ast.Case) and not matched:
-                    matched = self.run.decide(self.theory.compare("==", value, self.evaluate(one.expr)).truth)
-                matched = matched or isinstance(one, c_ast.Default)
-                for part in one.stmts if matched else []:
+            for branch in node.stmt.block_items:
+                if isinstance(branch, c_ast.Case) and not matched:
+                    matched = self.run.decide(self.theory.compare("==", value, self.evaluate(branch.expr)).truth)
+                matched = matched or isinstance(branch, c_ast.Default)
+                for part in branch.stmts if matched else []:
                     self.execute(part)
         except BreakSignal:
             pass
@@ -222,14 +222,14 @@ class Translation(Objects):
             way = self.run.choices[: self.run.taken]
             if self.run.settings.joined.setdefault(key, way) != way:
                 raise PathEnd
-        found, inside = assigned(node)
-        for name in sorted((found | inside | set(cut.names)) - set(cut.kept)):
+        variables, inside = assigned(node)
+        for name in sorted((variables | inside | set(cut.names)) - set(cut.kept)):
             place = self.find(name)
             if place is not None and name in inside and isinstance(place, Cell) and isinstance(place.value, Pointer):
                 self.forget_pointed(place.value, name)
             elif place is not None and name in inside:
                 self.forget(place, name)
-            if place is not None and name in found | set(cut.names):
+            if place is not None and name in variables | set(cut.names):
                 self.forget(place, name)
         case = cut.cases[self.run.choose(len(cut.cases))]
         for name, value in case.items():
@@ -259,17 +259,17 @@ class Translation(Objects):
                     value = which[self.run.choose(len(which))]
                     self.run.assume(self.theory.raw(number) == value)
                     values[name] = constant(number.type, value)
-        for at, one in enumerate(cut.invariant(self.run, values)):
-            self.run.demand(one, f"invariant {at} {when}")
+        for at, condition in enumerate(cut.invariant(self.run, values)):
+            self.run.demand(condition, f"invariant {at} {when}")
 
     def find(self, name: str) -> Any:
         return next((scope[name] for scope in reversed(self.scopes[-1]) if name in scope), None)
 
     def visible(self) -> dict[str, Any]:
         return {
-            name: one.value if isinstance(one, Cell) else one
+            name: place.value if isinstance(place, Cell) else place
             for scope in self.scopes[-1]
-            for name, one in scope.items()
+            for name, place in scope.items()
         }
 
     # Expressions
@@ -296,7 +296,7 @@ class Translation(Objects):
         return self.value_of(self.lookup(node.name), node.name)
 
     def of_ExprList(self, node: c_ast.ExprList) -> Any:  # noqa: N802
-        return [self.evaluate(one) for one in node.exprs][-1]
+        return [self.evaluate(expression) for expression in node.exprs][-1]
 
     def of_BinaryOp(self, node: c_ast.BinaryOp) -> Any:  # noqa: N802
         self.note(node)
@@ -373,8 +373,8 @@ class Translation(Objects):
         return None if isinstance(type_, VoidType) else self.converted(value, type_)
 
     def of_CompoundLiteral(self, node: c_ast.CompoundLiteral) -> Any:  # noqa: N802
-        made = self.initialized_list(self.types.of(node.type), node.init)
-        return self.value_of(made, "literal")
+        literal = self.initialized_list(self.types.of(node.type), node.init)
+        return self.value_of(literal, "literal")
 
     def of_ArrayRef(self, node: c_ast.ArrayRef) -> Any:  # noqa: N802
         return self.value_of(self.place(node), "[]")
@@ -388,13 +388,13 @@ class Translation(Objects):
             return assembly(self, node, args)
         if isinstance(node.name, c_ast.ID):
             target: Any = node.name.name
-            found = self.find(target)
-            if found is not None:
-                target = self.get(found).target
+            place = self.find(target)
+            if place is not None:
+                target = self.get(place).target
         else:
             target = self.evaluate(node.name).target
         before, self.quiet = self.quiet, self.quiet or target == "nmp_fail"  # what a fault tells is left to tests
-        values = [self.evaluate(one) for one in args]
+        values = [self.evaluate(arg) for arg in args]
         self.quiet = before
         where, self.run.where = self.run.where, self.run.where
         value = self.call(target, *values) if isinstance(target, str) else target(self, *values)

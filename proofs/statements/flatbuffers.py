@@ -81,11 +81,11 @@ class Walk:
     def vector_inside(self, c: Translation, w: Any, at: Number, width: Number, count: Pointer) -> Number:
         self.run.demand(self.four(c.theory.raw(at)), "vector_inside: four bytes in the file")
         self.run.demand(one_of(c.theory.raw(width), WIDTHS), "vector_inside: width")
-        some = c.run.symbol(UINT32, "count")
-        count.target.value = some
+        elements = c.run.symbol(UINT32, "count")
+        count.target.value = elements
         inside = z3.Bool(c.run.name("inside"))
         for bytes_ in WIDTHS:
-            end = c.theory.raw(at) + 4 + some.term * bytes_
+            end = c.theory.raw(at) + 4 + elements.term * bytes_
             self.run.assume(z3.Implies(z3.And(inside, c.theory.raw(width) == bytes_), end <= self.bytes.term))
         return c.theory.boolean(inside)
 
@@ -94,8 +94,8 @@ class Walk:
 def range_in_file(proof: Proof) -> None:
     def body(c: Translation) -> None:
         walk, more = Walk(c), c.run.symbol(UINT32, "more")
-        found = c.theory.truth(c.call("inside", walk.pointer(), walk.at, more))
-        c.run.demand(found == (walk.at.term + more.term <= walk.bytes.term), "inside")
+        result = c.theory.truth(c.call("inside", walk.pointer(), walk.at, more))
+        c.run.demand(result == (walk.at.term + more.term <= walk.bytes.term), "inside")
 
     proof.run(body)
 
@@ -115,10 +115,10 @@ def offset_leads_into_file(proof: Proof) -> None:
 def budget_shrinks(proof: Proof) -> None:
     def body(c: Translation) -> None:
         walk, more = Walk(c), c.run.symbol(UINT32, "more")
-        found = c.theory.truth(c.call("spend", walk.pointer(), more))
+        result = c.theory.truth(c.call("spend", walk.pointer(), more))
         units, left = 1 + more.term / 8, c.theory.raw(walk.w.fields["budget"].value)
         enough = units <= walk.budget.term
-        c.run.demand(z3.And(found == enough, left == walk.budget.term - z3.If(enough, units, 0)), "spend")
+        c.run.demand(z3.And(result == enough, left == walk.budget.term - z3.If(enough, units, 0)), "spend")
 
     proof.run(body)
 
@@ -131,9 +131,9 @@ def vector_ends_in_file(proof: Proof) -> None:
             walk, count = Walk(c), c.variable(UINT32)
             at = walk.at.term
             c.run.assume(walk.four(at))
-            found = c.theory.truth(c.call("vector_inside", walk.pointer(), walk.at, width, c.pointer(count)))
+            result = c.theory.truth(c.call("vector_inside", walk.pointer(), walk.at, width, c.pointer(count)))
             end = at + 4 + c.theory.raw(count.value) * width
-            c.run.demand(found == z3.And(end <= walk.bytes.term, (at + 4) % width == 0), "vector")
+            c.run.demand(result == z3.And(end <= walk.bytes.term, (at + 4) % width == 0), "vector")
 
         proof.run(body)
 
@@ -147,15 +147,15 @@ def strings_end_in_file(proof: Proof) -> None:
         c.run.contracts["vector_inside"] = walk.vector_inside
         spent = []
 
-        def spend(c: Translation, w: Any, some: Number) -> Number:
-            spent.append(some)
+        def spend(c: Translation, w: Any, size: Number) -> Number:
+            spent.append(size)
             return c.theory.boolean(z3.Bool("spent"))
 
         c.run.contracts["spend"] = spend
         c.run.assume(walk.four(walk.at.term))
         if c.run.choose(2):
-            found = c.theory.truth(c.call("string_inside", walk.pointer(), walk.at))
-            if not c.run.decide(found):
+            result = c.theory.truth(c.call("string_inside", walk.pointer(), walk.at))
+            if not c.run.decide(result):
                 return
             c.run.demand(bool(spent), "its bytes are paid")
             end = walk.at.term + 4 + z3.Int("count")
@@ -164,7 +164,7 @@ def strings_end_in_file(proof: Proof) -> None:
             c.run.demand(z3.And(end < walk.bytes.term, last == 0, paid), "string")
         else:
             width = WIDTHS[c.run.choose(4)]
-            found = c.theory.truth(c.call("scalars_inside", walk.pointer(), walk.at, width))
+            result = c.theory.truth(c.call("scalars_inside", walk.pointer(), walk.at, width))
             if spent:
                 c.run.demand(c.theory.raw(spent[-1]) == z3.Int("count") * width, "bytes that are paid")
 
@@ -196,7 +196,7 @@ def table_lies_in_file(proof: Proof) -> None:
             slot < FILE(vtable) + 256 * FILE(vtable + 1), FILE(vtable + slot) + 256 * FILE(vtable + slot + 1), 0
         )
         there = z3.And(offset >= 4, at + offset + width <= walk.bytes.term)
-        aligned = z3.Or(*(z3.And(width == some, (at + offset) % some == 0) for some in WIDTHS))
+        aligned = z3.Or(*(z3.And(width == bytes_, (at + offset) % bytes_ == 0) for bytes_ in WIDTHS))
         return z3.If(offset == 0, kind < 128, z3.And(there, aligned))
 
     def body(c: Translation) -> None:
@@ -207,8 +207,8 @@ def table_lies_in_file(proof: Proof) -> None:
             lambda run, v: [v["i"].term <= walk.count.term, z3.Implies(field < v["i"].term, good(walk))]
         )
         walk.field(Number(UINT32, walk.first_field + field, 0, 255))
-        found = c.theory.truth(c.call("frame_inside", walk.pointer(), constant(UINT32, 0), walk.at))
-        c.run.demand(z3.Implies(found, good(walk)), "the field's place")
+        result = c.theory.truth(c.call("frame_inside", walk.pointer(), constant(UINT32, 0), walk.at))
+        c.run.demand(z3.Implies(result, good(walk)), "the field's place")
 
     proof.run(body)
 
@@ -216,11 +216,11 @@ def table_lies_in_file(proof: Proof) -> None:
 def lists(name: str, callee: str) -> Any:
     """The result is 1 where the vector lies in the file and each element leads to what passes; of one that is any."""
     to_of, passes = z3.Function("to", INTEGERS, INTEGERS), z3.Function("passes", INTEGERS, BOOLEAN)
-    some = z3.Int("some_element")
+    any_index = z3.Int("some_element")
 
     def body(c: Translation) -> None:
         walk, last = Walk(c), {}
-        c.run.assume(walk.place(walk.at.term), some >= 0)
+        c.run.assume(walk.place(walk.at.term), any_index >= 0)
 
         def good(i: Any) -> Any:
             to = to_of(walk.at.term + 4 + 4 * i)
@@ -237,16 +237,16 @@ def lists(name: str, callee: str) -> Any:
 
         def before(run: Any, v: dict[str, Any]) -> list[Any]:
             last["i"] = v["i"].term
-            return [v["i"].term <= v["count"].term, z3.Implies(some < v["i"].term, good(some))]
+            return [v["i"].term <= v["count"].term, z3.Implies(any_index < v["i"].term, good(any_index))]
 
         c.run.contracts |= {"vector_inside": walk.vector_inside, "follow": follow, callee: element}
         args = [constant(UINT32, 0)] if name == "tables_inside" else []
         c.run.cuts[(name, 0)] = Cut(before)
-        found = c.theory.truth(c.call(name, walk.pointer(), *args, walk.at))
+        result = c.theory.truth(c.call(name, walk.pointer(), *args, walk.at))
         count = z3.Int("count")
-        c.run.demand(z3.Implies(z3.And(found, some < count), good(some)), "an element of a list that passes")
+        c.run.demand(z3.Implies(z3.And(result, any_index < count), good(any_index)), "an element of a list that passes")
         bad = z3.And(last["i"] < count, z3.Not(good(last["i"]))) if last else z3.BoolVal(False)
-        c.run.demand(z3.Or(found, z3.Not(z3.Bool("inside")), bad), "a list that is refused for a reason")
+        c.run.demand(z3.Or(result, z3.Not(z3.Bool("inside")), bad), "a list that is refused for a reason")
 
     return body
 
@@ -291,14 +291,14 @@ def fields_are_looked_for(proof: Proof) -> None:
         names = {STRING: "string_inside", TABLE: "table_inside", UNION: "table_inside", VECTOR: "scalars_inside"}
         names |= {STRINGS: "strings_inside", TABLES: "tables_inside"}
         c.run.contracts |= {name: callee(name) for name in names.values()}
-        found = c.theory.truth(c.call("field_inside", walk.pointer(), c.pointer(element), member, walk.at))
+        result = c.theory.truth(c.call("field_inside", walk.pointer(), c.pointer(element), member, walk.at))
         arg = c.theory.raw(element.fields["arg"].value)
         if not called:
-            c.run.demand(z3.And(found, kind == UNION, member.term > arg), "a member of a later version")
+            c.run.demand(z3.And(result, kind == UNION, member.term > arg), "a member of a later version")
             return
         ((name, args),) = called
-        c.run.demand(one_of(kind, tuple(one for one, of in names.items() if of == name)), "kind")
-        c.run.demand(found == z3.Bool(name), "what is found")
+        c.run.demand(one_of(kind, tuple(code for code, of in names.items() if of == name)), "kind")
+        c.run.demand(result == z3.Bool(name), "what is found")
         if name in ("table_inside", "tables_inside"):
             number = c.theory.raw(args[1])
             member_there = z3.And(number == member.term - 1, number < arg)
@@ -316,7 +316,7 @@ def fields_are_looked_for(proof: Proof) -> None:
 def fields_lie_in_file(proof: Proof) -> None:
     there, offset_of = z3.Function("there", INTEGERS, BOOLEAN), z3.Function("offset", INTEGERS, INTEGERS)
     to_of, passes = z3.Function("to", INTEGERS, INTEGERS), z3.Function("passes", INTEGERS, BOOLEAN)
-    some = z3.Int("some_field")
+    any_field = z3.Int("some_field")
 
     def body(c: Translation) -> None:
         walk, last = Walk(c), {}
@@ -324,7 +324,7 @@ def fields_lie_in_file(proof: Proof) -> None:
         i = z3.Int("field")
         typed = z3.And(i > first, KIND(i - 1) == SCALAR, ARG(i - 1) == 1)
         c.run.assume(z3.ForAll(i, z3.Implies(KIND(i) % 128 == UNION, typed), patterns=[KIND(i)]))
-        c.run.assume(walk.place(at), some >= 0)
+        c.run.assume(walk.place(at), any_field >= 0)
 
         def good(i: Any) -> Any:
             kind, to = KIND(first + i) % 128, to_of(at + offset_of(i))
@@ -344,8 +344,8 @@ def fields_lie_in_file(proof: Proof) -> None:
 
         def offset(c: Translation, table: Pointer, number: Number) -> Number:
             """Likewise."""
-            found = slot(c, table, number)
-            present = found.target is not None
+            place = slot(c, table, number)
+            present = place.target is not None
             return Number(UINT32, offset_of(c.theory.raw(number)), 4, 65535) if present else constant(UINT32, 0)
 
         def frame(c: Translation, *args: Any) -> Number:
@@ -365,7 +365,7 @@ def fields_lie_in_file(proof: Proof) -> None:
 
         def before(run: Any, v: dict[str, Any]) -> list[Any]:
             last["i"] = v["i"].term
-            return [v["i"].term <= walk.count.term, z3.Implies(some < v["i"].term, good(some))]
+            return [v["i"].term <= walk.count.term, z3.Implies(any_field < v["i"].term, good(any_field))]
 
         def spend(c: Translation, w: Any, bytes_: Number) -> Number:
             c.run.demand(c.theory.raw(bytes_) == 0, "a table is paid as one unit")
@@ -374,11 +374,13 @@ def fields_lie_in_file(proof: Proof) -> None:
         c.run.contracts |= {"fields_of": walk.fields_of, "fb_slot": slot, "frame_inside": frame, "spend": spend}
         c.run.contracts |= {"fb_offset": offset, "follow": follow, "field_inside": field}
         c.run.cuts[("table_inside", 0)] = Cut(before)
-        found = c.theory.truth(c.call("table_inside", walk.pointer(), constant(UINT32, 0), walk.at))
+        result = c.theory.truth(c.call("table_inside", walk.pointer(), constant(UINT32, 0), walk.at))
         whole = z3.And(z3.Bool("spent"), z3.Bool("frame"))
-        c.run.demand(z3.Implies(found, whole), "a table that passes")
-        c.run.demand(z3.Implies(z3.And(found, some < walk.count.term), good(some)), "a field of a table that passes")
+        c.run.demand(z3.Implies(result, whole), "a table that passes")
+        c.run.demand(
+            z3.Implies(z3.And(result, any_field < walk.count.term), good(any_field)), "a field of a table that passes"
+        )
         bad = z3.And(last["i"] < walk.count.term, z3.Not(good(last["i"]))) if last else z3.BoolVal(False)
-        c.run.demand(z3.Or(found, z3.Not(whole), bad), "a table that is refused for a reason")
+        c.run.demand(z3.Or(result, z3.Not(whole), bad), "a table that is refused for a reason")
 
     proof.run(body)

@@ -93,7 +93,7 @@ def interpolates(proof: Proof, y_type: Any, name: str) -> None:
 
             def written(run: Any, v: dict[str, Any]) -> list[Any]:
                 i = run.theory.raw(v["i"])
-                found = [i <= n.term]
+                conditions = [i <= n.term]
                 if y.written:
                     at, value = y.written[-1]
                     place = inputs(i - 1) + 32768
@@ -101,9 +101,9 @@ def interpolates(proof: Proof, y_type: Any, name: str) -> None:
                     line = first * 2**k + (samples(place / 2**k + 1) - first) * f
                     rounded = (line + 2 ** (k + 7)) / 2 ** (k + 8)
                     clipped = z3.If(rounded < lo.term, lo.term, z3.If(rounded > hi.term, hi.term, rounded))
-                    found += [run.theory.raw(at) == i - 1, run.theory.raw(value) == clipped]
+                    conditions += [run.theory.raw(at) == i - 1, run.theory.raw(value) == clipped]
                     y.written = []
-                return found
+                return conditions
 
             c.run.assume(lo.term <= hi.term)
             c.run.cuts[(name, 0)] = Cut(written)

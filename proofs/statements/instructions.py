@@ -22,8 +22,8 @@ def clipped(value: Any, lo: Any, hi: Any) -> Any:
 
 def rounded(value: Any, shift: Any) -> Any:
     """rsh for shifts of 0 or more, in bits that hold all of it."""
-    one = z3.BitVecVal(1, value.size())
-    return z3.If(shift > 0, value + (one << (shift - 1)), value) >> shift
+    unit = z3.BitVecVal(1, value.size())
+    return z3.If(shift > 0, value + (unit << (shift - 1)), value) >> shift
 
 
 @statement("SSUB8 and SEL clip four bytes to [lo, hi], for any word and any lo <= hi", DSP, "dsp_clip_bytes")
@@ -32,7 +32,7 @@ def bytes_are_clipped(proof: Proof) -> None:
         word = c.run.symbol(UINT32, "word")
         lo, hi = z3.BitVecs("lo hi", 8)
         c.run.assume(lo <= hi)
-        four = [c.theory.number(UINT32, z3.Concat(one, one, one, one)) for one in (lo, hi)]
+        four = [c.theory.number(UINT32, z3.Concat(limit, limit, limit, limit)) for limit in (lo, hi)]
         y = c.theory.raw(c.call("dsp_clip_bytes", word, *four))
         for i in range(4):
             c.run.demand(byte(y, i) == clipped(byte(word.term, i), lo, hi), f"byte {i}")
@@ -65,12 +65,12 @@ def words_are_packed(proof: Proof) -> None:
         wide = [z3.SignExt(24, byte(a.term, i)) for i in range(4)]
         c.run.demand(z3.And(half(even, False) == wide[0], half(even, True) == wide[2]), "even bytes")
         c.run.demand(z3.And(half(odd, False) == wide[1], half(odd, True) == wide[3]), "odd bytes")
-        halves = [(half(one.term, False), half(one.term, True)) for one in (a, b)]
+        halves = [(half(word.term, False), half(word.term, True)) for word in (a, b)]
         c.run.demand(z3.And(half(low, False) == halves[0][0], half(low, True) == halves[1][0]), "lower halves")
         c.run.demand(z3.And(half(high, False) == halves[0][1], half(high, True) == halves[1][1]), "upper halves")
         four = c.theory.raw(c.call("dsp_bytes", a, b, d, e))
-        for i, one in enumerate((a, b, d, e)):
-            c.run.demand(byte(four, i) == byte(one.term, 0), f"byte {i}")
+        for i, word in enumerate((a, b, d, e)):
+            c.run.demand(byte(four, i) == byte(word.term, 0), f"byte {i}")
         v = c.run.symbol(INT32, "v")
         for name, lo, hi in (
             ("int8", -128, 127),
@@ -122,12 +122,12 @@ def pairs_are_added(proof: Proof) -> None:
             by = c.theory.raw(shift)
             half_unit = z3.If(by > 0, z3.BitVecVal(1, 32) << (by - 1), z3.BitVecVal(0, 32))
             c.run.demand(c.theory.raw(start) == half_unit, "rounding")
-            some = c.run.symbol(INT32, "start", 0, 2**29)
+            begin = c.run.symbol(INT32, "start", 0, 2**29)
             exact = (
                 z3.SignExt(32, half(pair.term, False)) * 2**a_shift + z3.SignExt(32, half(pair.term, True)) * 2**b_shift
             )
-            added = c.theory.wide(c.call("dsp_mla2", pair, units, some), 64)
-            c.run.demand(added == exact + c.theory.wide(some, 64), "SMLAD does not wrap")
+            added = c.theory.wide(c.call("dsp_mla2", pair, units, begin), 64)
+            c.run.demand(added == exact + c.theory.wide(begin, 64), "SMLAD does not wrap")
             v = c.run.symbol(INT32, "sum")  # of the pair and the rounding, by what was shown
             c.run.contracts["dsp_mla2"] = lambda c, *args: v
             wanted = c.theory.wide(v, 64) >> c.theory.wide(shift, 64)
@@ -178,8 +178,8 @@ class Lane:
         wide = self.c.theory.wide
         value = rounded(exact, z3.BitVecVal(shift, 96)) if shift >= 0 else exact << -shift
         wanted = clipped(value, wide(self.lo, 96), wide(self.hi, 96))
-        ((_, found),) = self.y.written
-        self.c.run.demand(wide(found, 96) == wanted, "element")
+        ((_, stored),) = self.y.written
+        self.c.run.demand(wide(stored, 96) == wanted, "element")
 
 
 @statement(
@@ -249,7 +249,7 @@ def lanes_are_added(proof: Proof) -> None:
     def body(c: Translation) -> None:
         steps = {name: c.run.symbol(UINT32, name, 0, 1) for name in ("a_step", "b_step")}
         how = c.struct("nmp_binary", a_shift=0, b_shift=0, **steps)
-        rows = z3.And(*(one.term == 1 for one in steps.values()))
+        rows = z3.And(*(step.term == 1 for step in steps.values()))
         for name, more in (("rows_of_both", []), ("fits", [0, 0])):
             c.run.demand(c.theory.truth(c.call(name, c.pointer(how), *more)) == rows, "rows of both operands")
 

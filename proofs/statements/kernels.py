@@ -34,7 +34,7 @@ def rsh(c: Translation, a: Number, shift: Number) -> Number:
 
 
 def sat(c: Translation, a: Number, lo: Number, hi: Number) -> Number:
-    value = [c.theory.raw(one) for one in (c.theory.convert(a, INT64), lo, hi)]
+    value = [c.theory.raw(number) for number in (c.theory.convert(a, INT64), lo, hi)]
     term = SAT(*value)
     c.run.assume(term >= value[1], term <= value[2])
     return Number(INT32, term, INT32.lo, INT32.hi)
@@ -52,9 +52,9 @@ def array(
         c.run.assume(term >= lo, term <= hi)
         return Number(type_, term, lo, hi)
 
-    made = Buffer(type_, count, element, name)
-    made.values = values  # type: ignore[attr-defined]
-    return made
+    buffer = Buffer(type_, count, element, name)
+    buffer.values = values  # type: ignore[attr-defined]
+    return buffer
 
 
 class Rows:
@@ -74,27 +74,27 @@ class Rows:
         c.run.contracts |= {"nmp_rsh": rsh, "nmp_sat": sat}
 
     def operand(self, name: str, type_: IntType, step: int = 1) -> Any:
-        made = array(self.c, name, type_, self.n if step else None)
-        self.operands.append((made, step))
-        return self.c.pointer(made)
+        buffer = array(self.c, name, type_, self.n if step else None)
+        self.operands.append((buffer, step))
+        return self.c.pointer(buffer)
 
     def values(self, i: Any) -> list[Any]:
-        return [made.values(i * step) for made, step in self.operands]  # type: ignore[attr-defined]
+        return [buffer.values(i * step) for buffer, step in self.operands]  # type: ignore[attr-defined]
 
     def cut(self) -> Cut:
         def invariant(run: Any, v: dict[str, Any]) -> list[Any]:
             i = run.theory.raw(v["i"])
-            found = [i <= self.n.term]
+            conditions = [i <= self.n.term]
             if self.y.written:
                 (at, value), *others = self.y.written
-                found += [z3.BoolVal(not others), run.theory.raw(at) == i - 1]
-                found.append(run.theory.raw(value) == SAT(self.wanted(i - 1), self.lo.term, self.hi.term))
-                for made, step in self.operands:
-                    found += [run.theory.raw(index) == (i - 1) * step for index in made.read]
-            for made, _ in self.operands:
-                made.read = []
+                conditions += [z3.BoolVal(not others), run.theory.raw(at) == i - 1]
+                conditions.append(run.theory.raw(value) == SAT(self.wanted(i - 1), self.lo.term, self.hi.term))
+                for buffer, step in self.operands:
+                    conditions += [run.theory.raw(index) == (i - 1) * step for index in buffer.read]
+            for buffer, _ in self.operands:
+                buffer.read = []
             self.y.written = []
-            return found
+            return conditions
 
         return Cut(invariant)
 
@@ -142,8 +142,8 @@ def binary(proof: Proof, op: str) -> None:
                 widths: tuple[str, str, str] = (a, b, y),
                 steps: tuple[int, int] = (a_step, b_step),
             ) -> None:
-                some = ALL_SHIFTS if (name, steps) == ("nmp_add_16x16to16", (1, 1)) else ENDS
-                a_shift, b_shift = some[c.run.choose(1 if op == "mul" else len(some))]
+                shifts = ALL_SHIFTS if (name, steps) == ("nmp_add_16x16to16", (1, 1)) else ENDS
+                a_shift, b_shift = shifts[c.run.choose(1 if op == "mul" else len(shifts))]
                 shift = c.run.symbol(INT32, "shift", SHIFT_MIN, SHIFT_MAX)
                 rows = Rows(c, WIDTHS[widths[2]], lambda i: wanted(*rows.values(i)))
 

@@ -23,7 +23,7 @@ class Axis:
         names = {"in": 1, "out": 1, "kernel": 1, "stride": 1, "dilation": 1, "before": 0, "after": 0}
         most = {"stride": 32767, "dilation": 32767, "before": 32767, "after": 32767}
         self.fields = {name: c.run.symbol(INT32, name, least, most.get(name)) for name, least in names.items()}
-        self.term = {name: one.term for name, one in self.fields.items()}
+        self.term = {name: symbol.term for name, symbol in self.fields.items()}
         t = self.term
         self.reach = t["dilation"] * (t["kernel"] - 1)
         self.last = (t["out"] - 1) * t["stride"]

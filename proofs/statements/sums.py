@@ -51,10 +51,10 @@ def weights_are_summed(proof: Proof) -> None:
     for name, type_ in (("nmp_sum_narrow", INT8), ("nmp_sum_wide", INT16)):
 
         def body(c: Translation, name: str = name, type_: IntType = type_) -> None:
-            sums, magnitudes = (z3.Function(f"{one}_of", INTEGERS, INTEGERS) for one in ("sum", "magnitudes"))
+            sums, magnitudes = (z3.Function(f"{key}_of", INTEGERS, INTEGERS) for key in ("sum", "magnitudes"))
             n = c.run.symbol(UINT64, "n", 0, 128)  # NMP_STRETCH, which the proof of nmp_sum_weights holds
             weights = array(c, "w", type_, n)
-            begin = {one: c.run.symbol(INT64, one, -(2**40), 2**40) for one in ("sum", "magnitudes")}
+            begin = {key: c.run.symbol(INT64, key, -(2**40), 2**40) for key in ("sum", "magnitudes")}
             total = c.struct("nmp_weight_sums", **begin)
             w = weights.values  # type: ignore[attr-defined]
             c.run.assume(sums(0) == 0, magnitudes(0) == 0)
@@ -77,9 +77,9 @@ def weights_are_summed(proof: Proof) -> None:
 
             c.run.cuts[(name, 0)] = Cut(exact)
             c.call(name, c.pointer(total), c.pointer(weights), n)
-            for one, function in (("sum", sums), ("magnitudes", magnitudes)):
-                found = c.theory.raw(total.fields[one].value)
-                c.run.demand(found == begin[one].term + function(n.term), one)
+            for key, function in (("sum", sums), ("magnitudes", magnitudes)):
+                got = c.theory.raw(total.fields[key].value)
+                c.run.demand(got == begin[key].term + function(n.term), key)
 
         proof.run(body)
 
@@ -98,7 +98,7 @@ def weights_are_summed_in_stretches(proof: Proof) -> None:
         first = channel.term * k.term
         c.run.assume(first >= 0, first + k.term < 2**62)
         place: dict[str, Any] = {}
-        totals = {one: z3.Function(one, INTEGERS, INTEGERS) for one in ("sum", "magnitudes")}
+        totals = {key: z3.Function(key, INTEGERS, INTEGERS) for key in ("sum", "magnitudes")}
         c.run.assume(*(total(0) == 0 for total in totals.values()))  # of the first so many weights
 
         def stretch(c: Translation, sums: Any, weights: Any, n: Number) -> None:
@@ -106,26 +106,28 @@ def weights_are_summed_in_stretches(proof: Proof) -> None:
             c.run.demand(z3.And(count >= 1, count <= 128), "elements of a stretch")
             c.run.demand(z3.And(at == place["i"], at >= first, at + count <= first + k.term), "place of a stretch")
             place["n"] = count
-            for one, total in totals.items():
-                field = sums.target.fields[one]
+            for key, total in totals.items():
+                field = sums.target.fields[key]
                 more = total(at + count - first) - total(at - first)
                 field.value = c.theory.number(INT64, field.value.term + more)
 
         def moves(run: Any, v: dict[str, Any]) -> list[Any]:
             i, end = run.theory.raw(v["i"]), run.theory.raw(v["end"])
-            found = [i >= first, i <= first + k.term, end == first + k.term]
-            found += [run.theory.raw(v["s"].fields[one].value) == total(i - first) for one, total in totals.items()]
+            conditions = [i >= first, i <= first + k.term, end == first + k.term]
+            conditions += [
+                run.theory.raw(v["s"].fields[key].value) == total(i - first) for key, total in totals.items()
+            ]
             if "n" in place:
-                found.append(i == place["i"] + place["n"])
+                conditions.append(i == place["i"] + place["n"])
             place["i"] = i
-            return found
+            return conditions
 
         c.run.contracts |= {"nmp_sum_narrow": stretch, "nmp_sum_wide": stretch}
         c.run.cuts[("nmp_sum_weights", 0)] = Cut(moves)
         place.clear()
-        found = c.call("nmp_sum_weights", c.pointer(conv), channel)
-        for one, total in totals.items():
-            c.run.demand(c.theory.raw(found.fields[one].value) == total(k.term), f"{one} of all weights")
+        got = c.call("nmp_sum_weights", c.pointer(conv), channel)
+        for key, total in totals.items():
+            c.run.demand(c.theory.raw(got.fields[key].value) == total(k.term), f"{key} of all weights")
 
     proof.run(body)
 
@@ -211,17 +213,17 @@ def ends_of(proof: Proof, name: str, y: IntType, of: IntType, path: str) -> None
         c.run.assume(lo.term <= hi.term)
         out = Buffer(y, constant(INT64, 1), None, "y")
 
-        def one(type_: IntType, value: Any) -> Any:
+        def single(type_: IntType, value: Any) -> Any:
             return c.pointer(Buffer(type_, constant(INT64, 1), lambda index: value))
 
-        args = (one(of, total), 1, 1, one(INT32, bias), one(INT8, shift), lo, hi)
+        args = (single(of, total), 1, 1, single(INT32, bias), single(INT8, shift), lo, hi)
         c.call(name, c.pointer(out), 1, *args)
-        ((_, found),) = out.written
+        ((_, got),) = out.written
         by = shift.term
         rounded = (total.term + 2 ** (by - 1)) / 2**by if by > 0 else total.term * 2**-by
         value = rounded + bias.term
         clipped = z3.If(value < lo.term, lo.term, z3.If(value > hi.term, hi.term, value))
-        c.run.demand(c.theory.raw(found) == clipped, "end")
+        c.run.demand(c.theory.raw(got) == clipped, "end")
 
     proof.run(body, machine="rv32", path=f"interpreter/src/{path}")
 
@@ -242,15 +244,15 @@ def products_in_two_sums(proof: Proof) -> None:
         xs, ws = x.values, w.values  # type: ignore[attr-defined]
 
         def add(run: Any, i: Any, count: int) -> None:
-            for one in range(count):
-                run.assume(at(i + one + 1) == at(i + one) + xs(i + one) * ws(i + one))
+            for lane in range(count):
+                run.assume(at(i + lane + 1) == at(i + lane) + xs(i + lane) * ws(i + lane))
 
         def step(run: Any, i: Any) -> None:
             add(run, i, 4)
-            for one in range(4):
-                product = xs(i + one) * ws(i + one)
-                run.assume(xs(i + one) >= -32768, xs(i + one) <= 32767, ws(i + one) >= -32768, ws(i + one) <= 32767)
-                p, q = xs(i + one), ws(i + one)
+            for lane in range(4):
+                product = xs(i + lane) * ws(i + lane)
+                run.assume(xs(i + lane) >= -32768, xs(i + lane) <= 32767, ws(i + lane) >= -32768, ws(i + lane) <= 32767)
+                p, q = xs(i + lane), ws(i + lane)
                 limits = [p >= -32768, p <= 32767, q >= -32768, q <= 32767]
                 run.lemma(limits, z3.And(product <= 2**30, product >= -(2**30) + 2**15), "a product of int16")
 
@@ -258,18 +260,18 @@ def products_in_two_sums(proof: Proof) -> None:
             """x and all rows of weights move on together; the first channel's sum is exact."""
             i = run.theory.raw(v["x"].index)
             step(run, i)
-            found = [i >= 0, i <= k.term, i % multiple == 0]
+            conditions = [i >= 0, i <= k.term, i % multiple == 0]
             for name, row in zip(("w0", "w1", "w2", "w3"), (0, *rows), strict=True):
-                found.append(run.theory.raw(v[name].index) == i + row)
+                conditions.append(run.theory.raw(v[name].index) == i + row)
             for name in "abcd":
                 low, high = run.theory.raw(v[name]), run.theory.raw(v[f"{name}_high"])
-                found += [low >= 0, low <= 65535, magnitude(high * 65536 + low) <= i * 2**30]
+                conditions += [low >= 0, low <= 65535, magnitude(high * 65536 + low) <= i * 2**30]
             low, high = run.theory.raw(v["a"]), run.theory.raw(v["a_high"])
-            found.append(-(high * 65536 + low) == at(i))
-            return found
+            conditions.append(-(high * 65536 + low) == at(i))
+            return conditions
 
         rows = [c.run.symbol(UINT32, f"row{i}", 0, 3 * 131071) for i in range(3)]
-        terms, rows = rows, [one.term for one in rows]
+        terms, rows = rows, [row.term for row in rows]
         steps = Buffer(UINT32, constant(INT64, 3), lambda index: terms[index.term], "rows")
         sums = Buffer(INT64, constant(INT64, 4), None, "sums")
         for loop, multiple in ((0, 4), (2, 1)):
