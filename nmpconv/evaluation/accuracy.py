@@ -23,7 +23,7 @@ from nmpconv.base.verdict import Footprint, Quality, Verdict, quality
 from nmpconv.base.workers import Here, Workers
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
-from nmpconv.evaluation.float_reference import Both, Call, Models, Ran, ran
+from nmpconv.evaluation.float_reference import Call, ModelPair, Models, Ran, ran
 from nmpconv.evaluation.task_metrics import AP, AveragePrecision, Measure, open_measure, results
 from nmpconv.frontend.input_values import of_config
 from nmpconv.frontend.read import read as read_onnx
@@ -198,7 +198,7 @@ def _quality(
 def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
     """Runs both models on the samples, in their order. wanted: which of them are judged."""
     side_by_side = isinstance(workers, Here) and feed.starts is None
-    pair = Both(net.data, net.cpu, 1 if side_by_side else net.threads, (), feed.look)
+    pair = ModelPair(net.data, net.cpu, 1 if side_by_side else net.threads, (), feed.look)
     if judge is not None:
         options = {"reference": judge.model, "fetch": judge.fetch, "where": judge.where}
         pair = replace(pair, keep=tuple(judge.heads), **options)

@@ -1,7 +1,6 @@
 """The float model beside a converted one, sample by sample, or call by call where the file has states.
 
-`Both` says what runs, and `ran` runs it: wherever the calls of whole sequences and it are sent to, the results are the
-same.
+`ModelPair` says what runs, and `ran` runs it. Results do not depend on which process runs a sequence.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class Call(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """outputs: of the file. heads: its tensors of `Both.keep`. floats: of the float model, see `FloatModel.run`. All
-    are reals."""
+    """outputs: of the file. heads: its tensors of `ModelPair.keep`. floats: of the float model, see `FloatModel.run`.
+    All are reals."""
 
     outputs: list[np.ndarray]
     heads: list[np.ndarray]
@@ -42,7 +41,7 @@ class Ran(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Both:
+class ModelPair:
     """file: its bytes; cpu, threads: see `runtime.load`; keep: tensors that are looked at. reference: the ONNX model,
     where there is one; fetch: its tensors that are asked for; where: of it, for messages. look: see `Feed.look`."""
 
@@ -56,14 +55,14 @@ class Both:
     where: str = ""
 
 
-def ran(pair: Both, calls: Sequence[Call]) -> list[Ran]:
+def ran(pair: ModelPair, calls: Sequence[Call]) -> list[Ran]:
     """Runs calls in their order, the first of which begins a sequence or goes on with the one before."""
     models = _opened(pair, get_ident())
     return [models.run(call) for call in calls]
 
 
 @lru_cache(maxsize=1)
-def _opened(pair: Both, thread: int) -> Models:
+def _opened(pair: ModelPair, thread: int) -> Models:
     """thread: a net is one's."""
     return Models(pair)
 
@@ -71,7 +70,7 @@ def _opened(pair: Both, thread: int) -> Models:
 class Models:
     """The net and the float model, opened. Where calls are no sequences, any number of threads may run them."""
 
-    def __init__(self, pair: Both) -> None:
+    def __init__(self, pair: ModelPair) -> None:
         self._keep, self._model = pair.keep, None
         self._net = load(pair.file, cpu=pair.cpu, threads=pair.threads)
         self._idle = [self._net]
