@@ -17,19 +17,19 @@ INTEGERS = (
 
 
 def bind(
-    inputs: Sequence[onnx.ValueInfoProto], needed: Collection[str], given: Mapping[str, tuple[int, ...]]
+    inputs: Sequence[onnx.ValueInfoProto], needed: Collection[str], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
-    """The shapes of the needed ones of the inputs. given: the user's shapes by input name.
+    """The shapes of the needed ones of the inputs. shapes: the user's shapes by input name.
 
     A first dimension without a size becomes 1. UsageError for unknown names, for shapes that contradict the model,
     and for dimensions that nobody gave a size.
     """
     names = [value.name for value in inputs]
-    for name in given:
+    for name in shapes:
         if name not in names:
             hint = f"inputs: {', '.join(names)}"
             raise UsageError(f"the model has no input '{name}'", where="--input-shape", hint=hint)
-    return {value.name: _bind(value, given.get(value.name)) for value in inputs if value.name in needed}
+    return {value.name: _bind(value, shapes.get(value.name)) for value in inputs if value.name in needed}
 
 
 def is_real(value: onnx.ValueInfoProto) -> bool:
@@ -48,27 +48,27 @@ def flag(name: str, shape: Sequence[Dim]) -> str:
     return f"--input-shape {name}={'x'.join(map(str, shape))}"
 
 
-def _bind(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[int, ...]:
+def _bind(value: onnx.ValueInfoProto, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
     name = value.name
     if not value.type.tensor_type.HasField("shape"):
-        if given is None:
+        if wanted is None:
             raise UsageError(f"input '{name}' has no shape", hint=f"pass its shape: {flag(name, (1, 3, 224, 224))}")
-        return given
+        return wanted
     dims: list[Dim] = [
         dim.dim_value if dim.dim_value > 0 else dim.dim_param or "?" for dim in value.type.tensor_type.shape.dim
     ]
     batched = bool(dims) and (isinstance(dims[0], str) or len(dims) == 4)
-    if given is not None:
+    if wanted is not None:
         # Another batch than the model's is fine: what the exporter wrote there is often an accident.
-        if len(given) != len(dims) or any(
+        if len(wanted) != len(dims) or any(
             isinstance(dim, int) and dim != size and not (batched and axis == 0)
-            for axis, (dim, size) in enumerate(zip(dims, given, strict=True))
+            for axis, (dim, size) in enumerate(zip(dims, wanted, strict=True))
         ):
-            found, allowed = "x".join(map(str, given)), "x".join(map(str, dims))
-            raise UsageError(f"input '{name}' cannot be {found}; the model says {allowed}", where="--input-shape")
-        if any(size < 1 for size in given):
-            raise UsageError(f"input '{name}' needs positive sizes", where=flag(name, given))
-        dims = list(given)
+            sizes, allowed = "x".join(map(str, wanted)), "x".join(map(str, dims))
+            raise UsageError(f"input '{name}' cannot be {sizes}; the model says {allowed}", where="--input-shape")
+        if any(size < 1 for size in wanted):
+            raise UsageError(f"input '{name}' needs positive sizes", where=flag(name, wanted))
+        dims = list(wanted)
     if batched and isinstance(dims[0], str):
         dims[0] = 1
     unknown = [f"{axis} ({dim})" for axis, dim in enumerate(dims) if isinstance(dim, str)]

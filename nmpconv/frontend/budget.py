@@ -57,27 +57,29 @@ def can_fold(node: onnx.NodeProto) -> bool:
 
 
 class Budget:
-    """Work that the folding of constants may still cost in one import. given: elements of the file's constants."""
+    """Work that the folding of constants may still cost in one import. elements: of the file's constants."""
 
-    def __init__(self, given: int) -> None:
-        self._elements = ELEMENTS_MAX + SHARE * given
-        self._work = WORK_MAX + SHARE * given
+    def __init__(self, elements: int) -> None:
+        self._elements = ELEMENTS_MAX + SHARE * elements
+        self._work = WORK_MAX + SHARE * elements
 
-    def take(self, node: OnnxNode, inputs: Mapping[str, TensorType], found: Mapping[str, TensorType]) -> None:
+    def take(self, node: OnnxNode, inputs: Mapping[str, TensorType], results: Mapping[str, TensorType]) -> None:
         """Unsupported for a node that `can_fold` and that costs more than is left.
 
-        inputs, found: what is known of its inputs and results.
+        inputs, results: what is known of its inputs and results.
         """
-        made = sum(_elements(node, inputs, found.get(name)) for name in node.outputs if name)
+        elements = sum(_elements(node, inputs, results.get(name)) for name in node.outputs if name)
         read = sum(prod(inputs[name].shape or ()) for name in node.inputs if name)
-        self._work -= read + made * _terms(node, inputs, made) * (SLOW if node.op_type in _SLOW else 1)
+        self._work -= read + elements * _terms(node, inputs, elements) * (SLOW if node.op_type in _SLOW else 1)
         if node.op_type == "Constant":  # as good as an initializer
-            given = SHARE * np.size(next(iter(node.attributes.values()), 0))
-            self._elements, self._work = self._elements + given, self._work + given
+            credit = SHARE * np.size(next(iter(node.attributes.values()), 0))
+            self._elements, self._work = self._elements + credit, self._work + credit
         if node.op_type not in _VIEWS:
-            self._elements -= made
+            self._elements -= elements
         if self._elements < 0 or self._work < 0:
-            raise Unsupported(f"computing its {made} constants takes too much", hint="fold the constants in the export")
+            raise Unsupported(
+                f"computing its {elements} constants takes too much", hint="fold the constants in the export"
+            )
 
 
 def _elements(node: OnnxNode, inputs: Mapping[str, TensorType], result: TensorType | None) -> int:
@@ -91,7 +93,7 @@ def _elements(node: OnnxNode, inputs: Mapping[str, TensorType], result: TensorTy
     raise Unsupported("it computes constants of a size that only their values tell", hint="fold the constants")
 
 
-def _terms(node: OnnxNode, inputs: Mapping[str, TensorType], made: int) -> int:
+def _terms(node: OnnxNode, inputs: Mapping[str, TensorType], elements: int) -> int:
     """Number of numbers that make one number of the result."""
     shapes = [inputs[name].shape or () for name in node.inputs if name]
     if node.op_type == "MatMul":
@@ -101,7 +103,7 @@ def _terms(node: OnnxNode, inputs: Mapping[str, TensorType], made: int) -> int:
     if node.op_type in ("Conv", "ConvTranspose"):
         return prod(shapes[1][1:])
     if node.op_type == "Einsum":
-        return prod(_indices(node.text("equation", ""), shapes)) // max(made, 1) + 1
+        return prod(_indices(node.text("equation", ""), shapes)) // max(elements, 1) + 1
     return prod(node.integers("kernel_shape") or ())
 
 

@@ -15,6 +15,6 @@ def custom_name(node: onnx.NodeProto) -> str | None:
     return name if node.domain and name in custom_ops() else None
 
 
-def kept(functions: Iterable[onnx.FunctionProto]) -> list[tuple[str, str]]:
+def float_forms(functions: Iterable[onnx.FunctionProto]) -> list[tuple[str, str]]:
     """Domains and names of the local functions that are the float form of an installed op: these are not inlined."""
     return [(f.domain, f.name) for f in functions if f"{f.domain}::{f.name}" in custom_ops()]

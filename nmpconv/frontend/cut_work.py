@@ -22,11 +22,11 @@ class Work:
     macs: tuple[int, int]
 
     @classmethod
-    def of(cls, nodes: Sequence[onnx.NodeProto], kept: Iterable[onnx.NodeProto], tensor: Known) -> Work:
-        """nodes: of the model; kept: of the graph that is cut; tensor: what is known of one by its name."""
-        made = {name for node in kept for name in node.output}
-        left = [node for node in nodes if not made.intersection(node.output)]
-        lost, all_ = (sum(_macs(node, tensor) for node in some) for some in (left, nodes))
+    def of(cls, nodes: Sequence[onnx.NodeProto], remaining: Iterable[onnx.NodeProto], tensor: Known) -> Work:
+        """nodes: of the model; remaining: of the graph that is cut; tensor: what is known of one by its name."""
+        names = {name for node in remaining for name in node.output}
+        left = [node for node in nodes if not names.intersection(node.output)]
+        lost, all_ = (sum(_macs(node, tensor) for node in group) for group in (left, nodes))
         return cls((len(left), len(nodes)), (lost, all_))
 
     @property
@@ -41,14 +41,14 @@ class Work:
 
 def of_branches(node: onnx.NodeProto, tensor: Known) -> tuple[int, int]:
     """Multiply-accumulates of an If where all branches are computed, and of the largest path through them."""
-    found = [_paths(graph, tensor) for graph in subgraphs(node)]
-    return sum(both for both, _ in found), max((most for _, most in found), default=0)
+    costs = [_paths(graph, tensor) for graph in subgraphs(node)]
+    return sum(total for total, _ in costs), max((most for _, most in costs), default=0)
 
 
 def _paths(graph: onnx.GraphProto, tensor: Known) -> tuple[int, int]:
     known = _inner(graph, tensor)
-    found = [of_branches(node, known) if node.op_type == "If" else (_macs(node, known),) * 2 for node in graph.node]
-    return sum(both for both, _ in found), sum(most for _, most in found)
+    costs = [of_branches(node, known) if node.op_type == "If" else (_macs(node, known),) * 2 for node in graph.node]
+    return sum(total for total, _ in costs), sum(most for _, most in costs)
 
 
 def _macs(node: onnx.NodeProto, tensor: Known) -> int:

@@ -27,7 +27,7 @@ def finished(
         if needed.intersection(node.outputs):
             live.append(node)
             needed.update(node.inputs)
-    kept = {renames.get(n, n): replace(v, name=renames.get(n, n)) for n, v in values.items()}
-    used = {n: v for n, v in kept.items() if n in needed or n in inputs}
+    renamed = {renames.get(n, n): replace(v, name=renames.get(n, n)) for n, v in values.items()}
+    used = {n: v for n, v in renamed.items() if n in needed or n in inputs}
     ports = {port: used[port].shape for port in (*inputs, *outputs)}
     return Graph(name, inputs, outputs, tuple(live[::-1]), used, source_shapes=ports)

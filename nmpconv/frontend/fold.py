@@ -29,8 +29,8 @@ def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) 
         single_node(single, HALVES)
     if own := _OWN.get(node.op_type):
         arrays = [feeds[name] for name in node.input if name]
-        made = zip(node.output, own(OnnxNode.of(node, opset), arrays), strict=False)
-        return {name: np.asarray(y, arrays[0].dtype) for name, y in made if name}
+        computed = zip(node.output, own(OnnxNode.of(node, opset), arrays), strict=False)
+        return {name: np.asarray(y, arrays[0].dtype) for name, y in computed if name}
     if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
         opset = max(opset, 21)  # the reference knows them only from 19 on; what they compute has not changed
     inputs = [

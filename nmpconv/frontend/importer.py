@@ -83,13 +83,13 @@ class Importer(GraphBuilder):
     def tensor(self, name: str) -> TensorType:
         """Returns the type of an ONNX tensor as far as it is known."""
         if name in self.constants:
-            found = TensorType.of(self.constants[name])
-            return found._replace(element=self._elements.get(name) or found.element)
+            constant = TensorType.of(self.constants[name])
+            return constant._replace(element=self._elements.get(name) or constant.element)
         value = self._value_of.get(name)
         shape = self._wide.get(name) or (self._values[value].shape if value else None)
         return TensorType(self._elements.get(name, 0), shape)
 
-    def assume(self, node: onnx.NodeProto, found: Mapping[str, TensorType]) -> None:
+    def assume(self, node: onnx.NodeProto, types: Mapping[str, TensorType]) -> None:
         """Note the types of the outputs, and let those that could not be computed stand for themselves, so that the
         nodes after them can be checked.
 
@@ -98,7 +98,7 @@ class Importer(GraphBuilder):
         """
         like = next((self.tensor(name).element for name in node.input if name), 0)
         for name in node.output:
-            tensor = found.get(name, TensorType(like if self.knows(name) else 0, None))
+            tensor = types.get(name, TensorType(like if self.knows(name) else 0, None))
             self._elements[name] = tensor.element
             if name and not self.knows(name):
                 whole = tensor.shape is not None and all(size > 0 for size in tensor.shape)
@@ -106,7 +106,7 @@ class Importer(GraphBuilder):
                 if whole:
                     self._values[name] = Value(name, tensor.shape or ())
 
-    def try_fold(self, node: onnx.NodeProto, found: Mapping[str, TensorType], opset: int) -> bool:
+    def try_fold(self, node: onnx.NodeProto, types: Mapping[str, TensorType], opset: int) -> bool:
         """Compute the node now if everything that it depends on is known; a Shape depends on a shape only."""
         if node.domain not in DEFAULT_DOMAINS:
             return False
@@ -118,11 +118,11 @@ class Importer(GraphBuilder):
         else:
             return False
         self._budget.take(
-            OnnxNode.of(node, opset), {name: TensorType.of(inputs[name]) for name in node.input if name}, found
+            OnnxNode.of(node, opset), {name: TensorType.of(inputs[name]) for name in node.input if name}, types
         )
         results = fold(node, inputs, opset)
         self.constants.update(results)
-        self._elements.update({name: found[name].element for name in results if name in found and found[name].element})
+        self._elements.update({name: types[name].element for name in results if name in types and types[name].element})
         self._reserved.difference_update(results)
         return True
 
@@ -227,8 +227,9 @@ class Importer(GraphBuilder):
     def only_read_by(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
         readers = self._readers.get(name, ())
         return bool(readers) and all(
-            found == kind or (found in through and all(self.only_read_by(out, kind, through) for out in outputs))
-            for found, outputs in readers
+            reader_kind == kind
+            or (reader_kind in through and all(self.only_read_by(out, kind, through) for out in outputs))
+            for reader_kind, outputs in readers
         )
 
     def feeds_last(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
@@ -236,9 +237,9 @@ class Importer(GraphBuilder):
         it."""
         return any(
             any(reader == "" for reader, _ in self._readers.get(out, ()))
-            if found == kind
-            else found in through and self.feeds_last(out, kind, through)
-            for found, outputs in self._readers.get(name, ())
+            if reader_kind == kind
+            else reader_kind in through and self.feeds_last(out, kind, through)
+            for reader_kind, outputs in self._readers.get(name, ())
             for out in outputs
         )
 
@@ -350,11 +351,11 @@ class Importer(GraphBuilder):
         return self.with_rank(a, rank), self.with_rank(b, rank)
 
     def with_rank(self, value: str, rank: int) -> str:
-        found = self._values[value]
-        shape = (*(1,) * (rank - len(found.shape)), *found.shape)
-        if found.data is None:
+        operand = self._values[value]
+        shape = (*(1,) * (rank - len(operand.shape)), *operand.shape)
+        if operand.data is None:
             return self.reshape(value, shape)
-        self._values[value] = replace(found, shape=shape, data=found.data.reshape(shape))
+        self._values[value] = replace(operand, shape=shape, data=operand.data.reshape(shape))
         return value
 
     def nhwc(self, name: str) -> str:
@@ -407,8 +408,8 @@ class Importer(GraphBuilder):
         self._node_names.add(name)
         self._nodes.append(replace(node, name=name))
         ins = [self._values[x] for x in node.inputs]
-        made = OPS[node.op].reach(node, ins, [self.reach(x) for x in node.inputs])
-        self._bounds[value.name] = within_clamp(made, value.clamp)
+        interval = OPS[node.op].reach(node, ins, [self.reach(x) for x in node.inputs])
+        self._bounds[value.name] = within_clamp(interval, value.clamp)
         if OPS[node.op].is_whole(node, ins, value, self._whole):
             self._whole.add(value.name)
         self._values[value.name] = value

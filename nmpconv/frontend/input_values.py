@@ -39,8 +39,8 @@ def of_config(config: Mapping[str, object]) -> tuple[Values, Shapes]:
     return values, {name: sizes for name, sizes in whole.items() if len(sizes) == len(shapes[name])}
 
 
-def _lists(found: object) -> dict[str, list[Number]]:
-    rows = found.items() if isinstance(found, dict) else ()
+def _lists(value: object) -> dict[str, list[Number]]:
+    rows = value.items() if isinstance(value, dict) else ()
     return {name: row for name, row in rows if isinstance(row, list) and all(isinstance(x, Number) for x in row)}
 
 
@@ -54,8 +54,8 @@ def fix(model: onnx.ModelProto, values: Values, shapes: Shapes) -> None:
             raise UsageError(f"the model has no input '{name}'", where=FLAG, hint=f"inputs: {', '.join(inputs)}")
         value = inputs[name]
         if not is_real(value):
-            found = type_name(value.type.tensor_type.elem_type)
-            raise UsageError(f"input '{name}' is {found}", where=FLAG, hint="an input of numbers")
+            element = type_name(value.type.tensor_type.elem_type)
+            raise UsageError(f"input '{name}' is {element}", where=FLAG, hint="an input of numbers")
         shape = bind([value], [name], {key: size for key, size in shapes.items() if key == name})[name]
         graph.initializer.append(numpy_helper.from_array(_array(value, numbers, shape), name))
     left = [value for value in graph.input if value.name not in values]
@@ -143,10 +143,10 @@ class _Conditions:
         if len(inputs) < len({name for name in node.input if name}):
             return {}
         try:
-            found = fold(node, inputs, self._opset)
+            arrays = fold(node, inputs, self._opset)
         except (NmpError, ArithmeticError, LookupError, TypeError, ValueError):  # the walk names it
             return {}
-        return {name: array for name, array in found.items() if array.size <= NUMBERS_MAX}
+        return {name: array for name, array in arrays.items() if array.size <= NUMBERS_MAX}
 
 
 def _inline(graph: onnx.GraphProto, place: int, branch: onnx.GraphProto) -> None:
@@ -154,11 +154,11 @@ def _inline(graph: onnx.GraphProto, place: int, branch: onnx.GraphProto) -> None
     outer = graph.node[place]
     taken = {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
     taken |= {name for node in graph.node for name in node.output} | _inner_names(graph.node)
-    made = [tensor.name for tensor in branch.initializer] + [n for node in branch.node for n in node.output if n]
+    names = [tensor.name for tensor in branch.initializer] + [n for node in branch.node for n in node.output if n]
     renames: dict[str, str] = {}
     results = {value.name: name for value, name in zip(branch.output, outer.output, strict=True) if name}
     own = {name for node in branch.node for name in node.output}
-    for name in made:
+    for name in names:
         new, n = results.get(name, name) if name in own else name, 0
         while new in taken and not (name in own and new == results.get(name)):
             n += 1
@@ -182,9 +182,9 @@ def _inline(graph: onnx.GraphProto, place: int, branch: onnx.GraphProto) -> None
 
 def _inner_names(nodes: Sequence[onnx.NodeProto]) -> set[str]:
     """Names of all that graphs inside of nodes make."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
         for graph in subgraphs(node):
-            found |= {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
-            found |= {name for sub in graph.node for name in sub.output} | _inner_names(graph.node)
-    return found
+            names |= {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
+            names |= {name for sub in graph.node for name in sub.output} | _inner_names(graph.node)
+    return names

@@ -154,10 +154,12 @@ class _Writer:
     def _plain(self, node: onnx.NodeProto) -> None:
         op, count = _PLAIN[_kind(node)]
         inputs = [self._real(*node.input[3 * i : 3 * i + 3]) for i in range(count)]
-        kept = {name: value for name, value in self._attributes().items() if name not in ("opset", "channels_last")}
+        attributes = {
+            name: value for name, value in self._attributes().items() if name not in ("opset", "channels_last")
+        }
         if self._attributes().get("channels_last"):
             raise ValueError("channels_last")
-        self._quantized(self._add(op, inputs, **kept), node.input[3 * count :])
+        self._quantized(self._add(op, inputs, **attributes), node.input[3 * count :])
 
     def _conv(self, node: onnx.NodeProto) -> None:
         x, xs, xz, w, ws, wz, ys, yz, *bias = node.input
@@ -236,11 +238,11 @@ class _Writer:
         """Weights [N,blocks,bytes]: integers of 2, 4 or 8 bits, the first in a byte's low bits."""
         x, packed, scales, *more = node.input
         zeros, order, bias = (*more, "", "", "")[:3]
-        given = self._attributes()
-        columns, size, bits = given["N"], given["block_size"], given.get("bits", 4)
+        attributes = self._attributes()
+        columns, size, bits = attributes["N"], attributes["block_size"], attributes.get("bits", 4)
         if order or bits not in (2, 4, 8) or size < 1:
             raise ValueError("g_idx, a block of no elements, or other bits than 2, 4 and 8")
-        blocks = -(-given["K"] // size)
+        blocks = -(-attributes["K"] // size)
         q = _unpacked(self._array(packed).reshape(columns, -1), bits)[:, : blocks * size]
         zero = np.full((columns, blocks), 2.0 ** (bits - 1))
         if zeros:
@@ -248,7 +250,7 @@ class _Writer:
             zero = (_unpacked(array, bits) if array.dtype == np.uint8 else array.astype(np.float64))[:, :blocks]
         scale = self._array(scales).astype(np.float64).reshape(columns, blocks, 1)
         real = (q.reshape(columns, blocks, size) - zero[..., np.newaxis]) * scale
-        weights = self._const(real.reshape(columns, -1)[:, : given["K"]].T.astype(np.float32))
+        weights = self._const(real.reshape(columns, -1)[:, : attributes["K"]].T.astype(np.float32))
         y = self._add("MatMul", [x, weights], output="" if bias else node.output[0])
         if bias:
             self._add("Add", [y, bias], output=node.output[0])
@@ -319,8 +321,8 @@ class _Writer:
         node = self._makers[name]
         if node.op_type != "QuantizeLinear":
             copy = onnx.NodeProto.FromString(node.SerializeToString())
-            made = {x: self._counted(x, grid) for x in _moved(node)}
-            copy.input[:] = [made.get(x, x) for x in node.input]
+            copies = {x: self._counted(x, grid) for x in _moved(node)}
+            copy.input[:] = [copies.get(x, x) for x in node.input]
             copy.output[:] = [self._fresh(node.op_type) if x else "" for x in node.output]
             self.nodes.append(copy)
             return str(copy.output[list(node.output).index(name)])

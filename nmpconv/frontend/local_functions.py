@@ -52,7 +52,7 @@ def inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
 
     Raises InputError where they cannot be inlined.
     """
-    custom = custom_nodes.kept(model.functions)
+    custom = custom_nodes.float_forms(model.functions)
     try:
         return onnx.inliner.inline_selected_functions(model, custom, exclude=True)
     except Exception as error:  # of onnx's C++; `check` has a better word for what is known
@@ -69,9 +69,9 @@ def _check_calls(nodes: Iterable[onnx.NodeProto], functions: Mapping[_Key, onnx.
         function = functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
             ends = (("inputs", node.input, function.input), ("outputs", node.output, function.output))
-            for role, given, own in ends:
-                if len(given) > len(own):
-                    message = f"{label(node)} has {len(given)} {role}; its local function has {len(own)}"
+            for role, names, own in ends:
+                if len(names) > len(own):
+                    message = f"{label(node)} has {len(names)} {role}; its local function has {len(own)}"
                     raise InputError(message, where=where, node=node.name)
         for graph in subgraphs(node):
             _check_calls(graph.node, functions, where)

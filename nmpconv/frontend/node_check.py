@@ -63,12 +63,12 @@ def check(
         if "." in equation.replace("...", ""):
             raise Invalid(f"equation {equation!r}", hint="letters and ellipses of three dots")
     try:
-        found = onnx.shape_inference.infer_node_outputs(
+        outputs = onnx.shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=[helper.make_opsetid("", opset)]
         )
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise Invalid(_reason(error), hint=_seen(node, inputs)) from error
-    return {name: _tensor(kind.tensor_type) for name, kind in found.items()}
+    return {name: _tensor(kind.tensor_type) for name, kind in outputs.items()}
 
 
 def check_form(node: onnx.NodeProto, opset: int) -> OpSchema | None:

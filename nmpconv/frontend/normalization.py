@@ -51,17 +51,17 @@ class _Finder:
     def replacement(self, node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
         for a, b in self._pairs(node):
             if node.op_type == "Div":
-                found = self._deviation(b) if (a, b) == tuple(node.input) else None
+                deviation = self._deviation(b) if (a, b) == tuple(node.input) else None
             elif node.op_type == "Mul":
-                found = self._inverse(b)
+                deviation = self._inverse(b)
             elif node.op_type == "Add":
-                if (made := self._tensorflow(node, a, b)) is not None:
-                    return made
+                if (nodes := self._tensorflow(node, a, b)) is not None:
+                    return nodes
                 continue
             else:
                 return None
-            if found is not None and self._same(found.d, a):
-                return [self._normalize(found, node.output[0], node.name)]
+            if deviation is not None and self._same(deviation.d, a):
+                return [self._normalize(deviation, node.output[0], node.name)]
         return None
 
     def _tensorflow(self, node: onnx.NodeProto, product: str, rest: str) -> list[onnx.NodeProto] | None:  # case 2
@@ -74,20 +74,25 @@ class _Finder:
         ):
             scales = [("", w), *((s, r) for r, s in self._pairs(self._maker(w, "Mul")))]
             for scale, inverse in scales:
-                found = self._inverse(inverse)
-                if found is not None and self._same(w, v) and self._same(found.x, x) and self._same(found.mean, mean):
+                deviation = self._inverse(inverse)
+                if (
+                    deviation is not None
+                    and self._same(w, v)
+                    and self._same(deviation.x, x)
+                    and self._same(deviation.mean, mean)
+                ):
                     out = node.output[0]
                     last = f"{out}/normalized"
-                    nodes = [self._normalize(found, last, f"{node.name}/normalized")]
+                    nodes = [self._normalize(deviation, last, f"{node.name}/normalized")]
                     if scale:
                         nodes.append(helper.make_node("Mul", [last, scale], [f"{out}/scaled"], f"{node.name}/scaled"))
                         last = f"{out}/scaled"
                     return [*nodes, helper.make_node("Add", [last, bias], [out], node.name)]
         return None
 
-    def _normalize(self, found: Deviation, out: str, name: str) -> onnx.NodeProto:
-        axes, epsilon = found.axes, found.eps
-        return helper.make_node(NORMALIZE, [found.x], [out], name, domain=DOMAIN, axes=axes, epsilon=epsilon)
+    def _normalize(self, deviation: Deviation, out: str, name: str) -> onnx.NodeProto:
+        axes, epsilon = deviation.axes, deviation.eps
+        return helper.make_node(NORMALIZE, [deviation.x], [out], name, domain=DOMAIN, axes=axes, epsilon=epsilon)
 
     def _inverse(self, name: str) -> Deviation | None:
         """1 / deviation."""

@@ -84,15 +84,15 @@ def _readable(graph: Graph, where: str) -> Graph:
             node = nodes[TERMS_MAX]
             why = f"{name!r} is read by {len(nodes)} nodes, this is one of them"
             raise UnsupportedModel([(node.name, node.op, why, f"at most {TERMS_MAX} readers of a tensor")], where=where)
-    made = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
+    makers = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
     reads = [(len(graph.nodes), name) for name in graph.outputs]
     reads += [(i, name) for i, node in enumerate(graph.nodes) for name in node.inputs if not graph[name].is_const]
-    far = [(i - made.get(name, 0), name) for i, name in reads]
+    far = [(i - makers.get(name, 0), name) for i, name in reads]
     steps = sum(between for between, _ in far)
     most = STEPS_OF_NODE * len(graph.nodes) + sum(4 * value.size for value in graph.values.values() if value.is_const)
     if steps > most:
         between, name = max(far)
-        node = graph.nodes[made.get(name, 0)]
+        node = graph.nodes[makers.get(name, 0)]
         why = f"{name!r} is read, or handed out, {between} nodes after this one; all tensors together {steps}"
         raise UnsupportedModel([(node.name, node.op, why, f"at most {most} together")], where=where)
     return graph
@@ -210,9 +210,9 @@ class Walk:
         Integers and truth are no outputs, so the nodes before them are left to the host, too.
         """
         refused = {row[0] for row in self.rows}
-        made = {name for node in self.nodes for name in node.output if not self.to.is_const(name)}
+        computed = {name for node in self.nodes for name in node.output if not self.to.is_const(name)}
         lost: set[str] = {
-            name for name in made if self.to.grid_of(name) is not None and self._is_read_by(name, refused)
+            name for name in computed if self.to.grid_of(name) is not None and self._is_read_by(name, refused)
         }
         while True:
             read: list[str] = []
@@ -220,10 +220,10 @@ class Walk:
                 if refused.intersection(_names(node)) or lost.intersection((*reads(node), *node.output)):
                     lost.update(node.output)
                     read += reads(node)
-            found = [name for name in dict.fromkeys((*read, *self.outputs)) if name in made and name not in lost]
-            truths = [name for name in found if self._is_truth(name)]
+            ends = [name for name in dict.fromkeys((*read, *self.outputs)) if name in computed and name not in lost]
+            truths = [name for name in ends if self._is_truth(name)]
             if not truths:
-                return found
+                return ends
             lost.update(truths)
 
     def _is_truth(self, name: str) -> bool:
@@ -281,16 +281,16 @@ class Walk:
         if proto.domain == "com.microsoft" and proto.op_type in _CONTRIB:
             proto.domain, opset = "", OPSET_MAX
         kind = _kind(proto)
-        found: Mapping[str, TensorType] = {}
+        types: Mapping[str, TensorType] = {}
         try:
-            found = self._checked(proto, opset)
+            types = self._checked(proto, opset)
             if kind == "If" and self.to.is_const(proto.input[0]):
                 return self._branch(proto)
             if kind == "If" and self._is_cheap(proto):
                 return self._both(proto)
             if kind in ("Loop", "Scan"):
                 return self._unroller.run(proto, self.opset)
-            self._step(proto, found, self.opset)
+            self._step(proto, types, self.opset)
             extra = [name for name in proto.output if name in self.read and not self.to.knows(name)]
             if extra:
                 raise Unsupported(f"its output '{extra[0]}' is used", hint="only the first output")
@@ -302,21 +302,21 @@ class Walk:
             self.invalid.append((_name(proto), kind, error.message, error.hint))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # attributes or shapes make no sense
             self.invalid.append((_name(proto), kind, f"it is malformed: {error}", ""))
-        self.to.assume(proto, found)
+        self.to.assume(proto, types)
 
     def _checked(self, proto: onnx.NodeProto, opset: int) -> dict[str, TensorType]:
         """Checks a node by ONNX's rules, and returns the types of its outputs."""
         inputs = {name: self.to.tensor(name) for name in proto.input if name}
-        found = check(proto, inputs, self.to.constants, opset)
-        check_size(found)
-        return found
+        types = check(proto, inputs, self.to.constants, opset)
+        check_size(types)
+        return types
 
-    def _step(self, proto: onnx.NodeProto, found: Mapping[str, TensorType], opset: int) -> None:
+    def _step(self, proto: onnx.NodeProto, types: Mapping[str, TensorType], opset: int) -> None:
         """Fold, expand or lower one node."""
         kind = _kind(proto)
         if (custom := custom_name(proto)) is not None:
             return self.to.lower(replace(OnnxNode.of(proto, opset), op_type=custom), OPS[Custom.name])
-        if self.to.try_fold(proto, found, opset):
+        if self.to.try_fold(proto, types, opset):
             return
         node = OnnxNode.of(proto, opset)
         if (expansion := expansion_of(kind, node, self.to)) is not None:
@@ -331,8 +331,8 @@ class Walk:
 
     def _is_cheap(self, proto: onnx.NodeProto) -> bool:
         """Says that computing all branches of an If is at most BOTH_MAX times the work, and that data decide."""
-        both, most = of_branches(proto, self.to.tensor)
-        return self.opset >= 9 and both <= BOTH_MAX * max(most, 1) and not self._deciding(proto.input[0])
+        total, most = of_branches(proto, self.to.tensor)
+        return self.opset >= 9 and total <= BOTH_MAX * max(most, 1) and not self._deciding(proto.input[0])
 
     def _both(self, proto: onnx.NodeProto) -> None:
         """An If on data: both branches are computed, and Where chooses."""
@@ -348,12 +348,12 @@ class Walk:
             self._node(helper.make_node("Where", [proto.input[0], then, other], [output], _name(proto)))
 
     def _inlined(
-        self, graph: onnx.GraphProto, outer: onnx.NodeProto, given: Mapping[str, str] | None = None
+        self, graph: onnx.GraphProto, outer: onnx.NodeProto, bindings: Mapping[str, str] | None = None
     ) -> list[str]:
-        """Converts the nodes of a graph inside of a node, under new names, and returns those of its outputs. given:
+        """Converts the nodes of a graph inside of a node, under new names, and returns those of its outputs. bindings:
         tensors that its inputs are, by the inputs' names."""
         inner = [tensor.name for tensor in graph.initializer] + [name for node in graph.node for name in node.output]
-        names = {name: self.to.new_name(f"{_name(outer)}.{name}") for name in inner if name} | dict(given or {})
+        names = {name: self.to.new_name(f"{_name(outer)}.{name}") for name in inner if name} | dict(bindings or {})
         self.to.define({names[tensor.name]: self._array(tensor) for tensor in graph.initializer})
         nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
         for node in nodes:
@@ -367,22 +367,22 @@ class Walk:
     def _deciding(self, name: str) -> list[str]:
         """The inputs of one element that a tensor depends on; none where it depends on others, too."""
         makers = {output: node for node in self.nodes for output in node.output}
-        found = [name]
-        for one in found:
-            found += [x for x in reads(makers[one]) if x not in found] if one in makers else []
-        inputs = [one for one in found if one in self.to.input_shapes]
-        return inputs if all(prod(self.to.input_shapes[one]) == 1 for one in inputs) else []
+        names = [name]
+        for tensor in names:
+            names += [x for x in reads(makers[tensor]) if x not in names] if tensor in makers else []
+        inputs = [tensor for tensor in names if tensor in self.to.input_shapes]
+        return inputs if all(prod(self.to.input_shapes[tensor]) == 1 for tensor in inputs) else []
 
     def _written(self, proto: onnx.NodeProto) -> None:
         """One node of an expansion."""
         try:
-            found = self._checked(proto, OPSET_MAX)
+            types = self._checked(proto, OPSET_MAX)
         except Invalid as error:  # the user's node is valid; what it is written as does not take its types
             raise Unsupported(error.message, hint=error.hint) from error
         try:
-            self._step(proto, found, OPSET_MAX)
+            self._step(proto, types, OPSET_MAX)
         finally:
-            self.to.assume(proto, found)
+            self.to.assume(proto, types)
 
     def _branch(self, proto: onnx.NodeProto) -> None:
         """An If on a constant is the branch that it takes."""

@@ -61,7 +61,7 @@ def read(
         raise InputError(f"not an ONNX model: it has a name that is no UTF-8, {text!r}", where=str(path))
     ports = {"input": model.graph.input, "output": model.graph.output, "initializer": model.graph.initializer}
     for role, named in ports.items():
-        if twice := repeated(one.name for one in named):
+        if twice := repeated(port.name for port in named):
             raise InputError(f"its {role} '{twice}' is there twice", where=str(path), hint="names of their own")
     local_functions.check(model, str(path))
     sort(model, str(path))
@@ -132,9 +132,9 @@ def _not_text(message: Any) -> bytes | None:
     for field, value in message.ListFields():
         if field.type in (field.TYPE_STRING, field.TYPE_MESSAGE):
             for part in [value] if isinstance(value, str | bytes) or hasattr(value, "ListFields") else value:
-                found = part if field.type == field.TYPE_STRING else _not_text(part)
-                if isinstance(found, bytes):
-                    return found
+                text = part if field.type == field.TYPE_STRING else _not_text(part)
+                if isinstance(text, bytes):
+                    return text
     return None
 
 
@@ -153,9 +153,9 @@ def _load_external(tensor: onnx.TensorProto, folder: Path, where: str, room: int
     room: the most bytes that it may have. Returns how many it has.
     """
 
-    def refuse(found: str) -> InputError:
+    def refuse(problem: str) -> InputError:
         hint = "external data must lie in the model's folder"
-        return InputError(f"tensor '{tensor.name}' {found}", where=where, hint=hint)
+        return InputError(f"tensor '{tensor.name}' {problem}", where=where, hint=hint)
 
     try:
         info = ExternalDataInfo(tensor)

@@ -75,17 +75,17 @@ def _sort(nodes: MutableSequence[onnx.NodeProto], where: str) -> None:
             after[j].append(i)
     missing = [len(needed) for needed in before]
     ready = [i for i, count in enumerate(missing) if not count]
-    found: list[int] = []
+    order: list[int] = []
     while ready:
-        found.append(heapq.heappop(ready))
-        for i in after[found[-1]]:
+        order.append(heapq.heappop(ready))
+        for i in after[order[-1]]:
             missing[i] -= 1
             if not missing[i]:
                 heapq.heappush(ready, i)
-    if len(found) < len(nodes):
-        node = nodes[_on_cycle(before, set(range(len(nodes))) - set(found))]
+    if len(order) < len(nodes):
+        node = nodes[_on_cycle(before, set(range(len(nodes))) - set(order))]
         raise InputError(f"{label(node)} is on a cycle: it reads what depends on its own result", where=where)
-    ordered = [nodes[i] for i in found]
+    ordered = [nodes[i] for i in order]
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in ordered]
     del nodes[:]
     nodes.extend(copies)

@@ -62,8 +62,8 @@ class Unroller:
         step = 0
         while goes and step < count:
             place = self._constant(proto, np.array(step, np.int64))
-            condition, *made = self._step(proto, body, dict(zip(names, (place, condition, *carried), strict=True)))
-            carried, row = made[: len(carried)], made[len(carried) :]
+            condition, *results = self._step(proto, body, dict(zip(names, (place, condition, *carried), strict=True)))
+            carried, row = results[: len(carried)], results[len(carried) :]
             rows.append(row)
             goes = bool(self._number(condition, "condition"))
             step += 1
@@ -97,27 +97,27 @@ class Unroller:
                 self._slice(proto, name, length - 1 - step if back else step, axis)
                 for name, axis, back in zip(scanned, axes, backwards, strict=True)
             ]
-            given = zip((value.name for value in body.input), (*carried, *slices), strict=True)
-            made = self._step(proto, body, dict(given))
-            carried = made[:states]
-            rows.append(made[states:])
+            pairs = zip((value.name for value in body.input), (*carried, *slices), strict=True)
+            values = self._step(proto, body, dict(pairs))
+            carried = values[:states]
+            rows.append(values[states:])
         columns = [list(column) for column in zip(*rows, strict=True)]
         columns = [column[::-1] if back else column for column, back in zip(columns, reversed_rows, strict=True)]
         self._finish(proto, carried, list(zip(columns, _each(node, "scan_output_axes", results), strict=True)))
 
-    def _step(self, proto: onnx.NodeProto, body: onnx.GraphProto, given: Mapping[str, str]) -> list[str]:
+    def _step(self, proto: onnx.NodeProto, body: onnx.GraphProto, inputs: Mapping[str, str]) -> list[str]:
         self._nodes += max(1, len(body.node))
         if self._nodes > NODES_MAX:
             raise Unsupported(f"its steps have more than {NODES_MAX} nodes", hint=f"fewer steps, or {_HINT}")
         before = self._refused()
-        made = self._inline(body, proto, given)
+        outputs = self._inline(body, proto, inputs)
         if self._refused() > before:  # it would be refused in each step
             raise FollowsError(proto.op_type)
-        for value, name in zip(body.output, made, strict=True):
-            declared, found = value.type.tensor_type.elem_type, self._to.tensor(name).element
-            if declared and found and declared != found:
-                raise Invalid(f"its graph makes '{value.name}' of type {type_name(found)}", hint=type_name(declared))
-        return made
+        for value, name in zip(body.output, outputs, strict=True):
+            declared, element = value.type.tensor_type.elem_type, self._to.tensor(name).element
+            if declared and element and declared != element:
+                raise Invalid(f"its graph makes '{value.name}' of type {type_name(element)}", hint=type_name(declared))
+        return outputs
 
     def _finish(
         self, proto: onnx.NodeProto, carried: Sequence[str], stacks: Sequence[tuple[Sequence[str], int]]
@@ -141,9 +141,9 @@ class Unroller:
 
     def _add(self, proto: onnx.NodeProto, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         label = proto.name or next(filter(None, proto.output), proto.op_type)
-        made = output or self._to.new_name(f"{label}.{kind.lower()}")
-        self._write(helper.make_node(kind, inputs, [made], label, **attributes))
-        return made
+        result = output or self._to.new_name(f"{label}.{kind.lower()}")
+        self._write(helper.make_node(kind, inputs, [result], label, **attributes))
+        return result
 
     def _constant(self, proto: onnx.NodeProto, data: np.ndarray) -> str:
         name = self._to.new_name(f"{proto.name or proto.op_type}.constant")
@@ -162,7 +162,7 @@ class Unroller:
 
 def _each(node: OnnxNode, name: str, count: int) -> Sequence[int]:
     """A list of integers, one for each; zeros where it is left out."""
-    found = node.integers(name) or (0,) * count
-    if len(found) != count:
-        raise ValueError(f"{name} {list(found)} for {count}")
-    return found
+    values = node.integers(name) or (0,) * count
+    if len(values) != count:
+        raise ValueError(f"{name} {list(values)} for {count}")
+    return values

@@ -61,5 +61,5 @@ FORMS: Mapping[str, Sequence[tuple[Callable[[OnnxNode, Importer], bool], node_bu
 
 def expansion_of(kind: str, node: OnnxNode, to: Importer) -> node_builder.Expansion | None:
     """Returns the expansion that writes this node as others, None where an op lowers it."""
-    found = (expansion for when, expansion in FORMS.get(kind, ()) if when(node, to))
-    return ALWAYS.get(kind) or next(found, None)
+    forms = (expansion for when, expansion in FORMS.get(kind, ()) if when(node, to))
+    return ALWAYS.get(kind) or next(forms, None)

@@ -42,8 +42,8 @@ def _activate(node: OnnxNode, body: Body, y: str) -> None:
     if activation == "Clip":
         body("Clip", y, *map(float, numbers), output=node.outputs[0])
     elif activation in _ACTIVATIONS:
-        given = dict(zip(_ACTIVATIONS[activation], map(float, numbers), strict=False))
-        body(activation, y, output=node.outputs[0], **given)
+        options = dict(zip(_ACTIVATIONS[activation], map(float, numbers), strict=False))
+        body(activation, y, output=node.outputs[0], **options)
     else:
         raise Unsupported(f"activation {activation}", hint=", ".join((*_ACTIVATIONS, "Clip")))
     return None

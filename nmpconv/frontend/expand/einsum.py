@@ -69,21 +69,21 @@ def _diagonal(body: Body, x: str, letters: str) -> tuple[str, str]:
     return x, letters
 
 
-def _summed(body: Body, x: str, letters: str, kept: str) -> tuple[str, str]:
+def _summed(body: Body, x: str, letters: str, needed: str) -> tuple[str, str]:
     """Without the axes that nothing needs any more."""
-    gone = [axis for axis, letter in enumerate(letters) if letter not in kept]
+    gone = [axis for axis, letter in enumerate(letters) if letter not in needed]
     if not gone:
         return x, letters
-    return body("ReduceSum", x, np.array(gone), keepdims=0), "".join(c for c in letters if c in kept)
+    return body("ReduceSum", x, np.array(gone), keepdims=0), "".join(c for c in letters if c in needed)
 
 
 def _product(body: Body, a: tuple[str, str], b: tuple[str, str], later: str) -> tuple[str, str]:
     """(tensor, letters) of the product of two, summed over what only they have."""
     a, b = _broadcast(body, a, b), _broadcast(body, b, a)
     (x, left), (y, right) = _summed(body, *a, later + b[1]), _summed(body, *b, later + a[1])
-    both = [letter for letter in left if letter in right]
-    batch = "".join(letter for letter in both if letter in later)
-    summed = "".join(letter for letter in both if letter not in later)
+    shared = [letter for letter in left if letter in right]
+    batch = "".join(letter for letter in shared if letter in later)
+    summed = "".join(letter for letter in shared if letter not in later)
     rows = "".join(letter for letter in left if letter not in right)
     columns = "".join(letter for letter in right if letter not in left)
     if not summed:
@@ -91,9 +91,9 @@ def _product(body: Body, a: tuple[str, str], b: tuple[str, str], later: str) -> 
     sizes = dict(zip(left + right, body.shape(x) + body.shape(y), strict=True))
     x = _arranged(body, x, left, (*batch, *(rows if not batch else [rows]), summed), sizes)
     y = _arranged(body, y, right, (*batch, summed, columns), sizes)
-    made = body("MatMul", x, y)
+    product = body("MatMul", x, y)
     letters = batch + rows + columns
-    return body("Reshape", made, np.array([sizes[letter] for letter in letters], np.int64)), letters
+    return body("Reshape", product, np.array([sizes[letter] for letter in letters], np.int64)), letters
 
 
 def _broadcast(body: Body, a: tuple[str, str], b: tuple[str, str]) -> tuple[str, str]:

@@ -95,8 +95,8 @@ def cut(node: OnnxNode, body: Body) -> None:
     reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
     pads = [max(r - max(side[i], 0), 0) for i in (0, 1) for r, side in zip(reach, around, strict=True)]
     more = [max(high - r, 0) for r, (_, high) in zip(reach, around, strict=True)]
-    kept = {name: node.attributes[name] for name in ("strides", "dilations", "group") if name in node.attributes}
-    y = body("ConvTranspose", *node.inputs, pads=pads, output_padding=more, **kept)
+    attributes = {name: node.attributes[name] for name in ("strides", "dilations", "group") if name in node.attributes}
+    y = body("ConvTranspose", *node.inputs, pads=pads, output_padding=more, **attributes)
     shape = body.shape(y)[2:]
     ends = [length - high for length, (_, high) in zip(shape, cuts, strict=True)]
     if any(end <= low for end, (low, _) in zip(ends, cuts, strict=True)):

@@ -36,10 +36,10 @@ def shrink(node: OnnxNode, body: Body) -> None:
         return
     above = body("Cast", body("Greater", x, limit), to=body.element(x))
     below = body("Cast", body("Less", x, -limit), to=body.element(x))
-    kept = body("Mul", x, body("Max", above, below), output="" if bias else node.outputs[0])
+    outside = body("Mul", x, body("Max", above, below), output="" if bias else node.outputs[0])
     if bias:
         shift = body("Mul", body("Sub", above, below), bias)
-        body("Sub", kept, shift, output=node.outputs[0])
+        body("Sub", outside, shift, output=node.outputs[0])
 
 
 def swish(node: OnnxNode, body: Body) -> None:
@@ -130,8 +130,8 @@ def hardmax(node: OnnxNode, body: Body) -> None:
         x = body("Reshape", x, np.array([*shape[:axis], -1]))
     sizes = body.shape(x)
     places = np.arange(sizes[axis]).reshape([-1 if i == axis else 1 for i in range(len(sizes))])
-    found = body("Equal", body("ArgMax", x, axis=axis, keepdims=1), places)
-    body("Reshape", body("Cast", found, to=body.element(node.input(0))), np.array(shape), output=node.outputs[0])
+    is_largest = body("Equal", body("ArgMax", x, axis=axis, keepdims=1), places)
+    body("Reshape", body("Cast", is_largest, to=body.element(node.input(0))), np.array(shape), output=node.outputs[0])
 
 
 def trilu(node: OnnxNode, body: Body) -> None:
@@ -140,8 +140,8 @@ def trilu(node: OnnxNode, body: Body) -> None:
     rows, columns = body.shape(x)[-2:]
     offset = 0 if k is None else int(k.item())
     ones = np.ones((rows, columns), np.float32)
-    kept = np.triu(ones, offset) if node.integer("upper", 1) else np.tril(ones, offset)
-    body("Mul", x, kept, output=node.outputs[0])
+    triangle = np.triu(ones, offset) if node.integer("upper", 1) else np.tril(ones, offset)
+    body("Mul", x, triangle, output=node.outputs[0])
 
 
 def cast_like(node: OnnxNode, body: Body) -> None:

@@ -28,8 +28,8 @@ def gather_nd(node: OnnxNode, body: Body) -> None:
     rows = index.reshape(-1, index.shape[-1])
     at = list(np.indices(index.shape[:-1])[:batch].reshape(batch, len(rows)))
     at += [_wrapped(node, column, size) for column, size in zip(rows.T, shape[batch:depth], strict=True)]
-    found = places[tuple(at)]
-    _take(body, x, found.reshape(*index.shape[:-1], *shape[depth:]), node.outputs[0])
+    indices = places[tuple(at)]
+    _take(body, x, indices.reshape(*index.shape[:-1], *shape[depth:]), node.outputs[0])
 
 
 def gather_elements(node: OnnxNode, body: Body) -> None:
@@ -51,8 +51,8 @@ def scatter_nd(node: OnnxNode, body: Body) -> None:
     index, shape = _index(body, 1), body.shape(node.input(0))
     flat = index.reshape(-1, index.shape[-1])
     columns = [_wrapped(node, flat[:, i], shape[i]) for i in range(index.shape[-1])]
-    found = _places(node, shape)[tuple(columns)]
-    _scatter(node, body, found.reshape(*index.shape[:-1], *shape[index.shape[-1] :]))
+    indices = _places(node, shape)[tuple(columns)]
+    _scatter(node, body, indices.reshape(*index.shape[:-1], *shape[index.shape[-1] :]))
 
 
 def _scatter(node: OnnxNode, body: Body, places: np.ndarray) -> None:
@@ -73,9 +73,9 @@ def _scatter(node: OnnxNode, body: Body, places: np.ndarray) -> None:
     flat = body("Reshape", updates, np.array([-1]))
     for turn in range(rounds):
         chosen = np.flatnonzero(ranks == turn)
-        some = flat if rounds == 1 else body("Gather", flat, chosen)
+        part = flat if rounds == 1 else body("Gather", flat, chosen)
         ground = body.operand(np.full(shape, neutral, np.float32)) if neutral is not None else x
-        spread = _put(body, ground, some, places.ravel()[chosen], "")
+        spread = _put(body, ground, part, places.ravel()[chosen], "")
         x = body(kind, x, spread, output=node.outputs[0] if turn == rounds - 1 else "")
 
 
@@ -95,8 +95,8 @@ def _put(body: Body, x: str, updates: str, places: np.ndarray, output: str) -> s
     source[places.ravel()] = source.size + np.arange(places.size)
     block = _block(source.reshape(shape), places.size)
     rows = [body("Reshape", name, np.array([1, -1, block])) for name in (x, updates)]
-    both = body("Concat", *rows, axis=1)
-    taken = body("Gather", both, source[::block] // block, axis=1)
+    joined = body("Concat", *rows, axis=1)
+    taken = body("Gather", joined, source[::block] // block, axis=1)
     return body("Reshape", taken, np.array(shape), output=output)
 
 

@@ -46,7 +46,7 @@ def _is_false(node: OnnxNode, to: Importer) -> bool:
     return any(to.is_const(name) and not to.constants[name].any() for name in node.inputs)
 
 
-def both(node: OnnxNode, body: Body) -> None:
+def logical_and(node: OnnxNode, body: Body) -> None:
     _decide(node, body, False)
 
 
@@ -68,7 +68,7 @@ def where(node: OnnxNode, body: Body) -> None:
 
 
 FORMS = {
-    "And": ((_is_false, both),),
+    "And": ((_is_false, logical_and),),
     "Where": ((_is_one_side, where),),
     **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), ((_is_decided, compare),)),
 }

@@ -28,15 +28,15 @@ def inlined(node: OnnxNode, body: Body) -> None:
     attributes = {name: value for name, value in node.attributes.items() if name != "softmax_precision"}
     proto = helper.make_node(node.op_type, inputs, results, **attributes)
     ports = {name: body.to.tensor(name) for name in inputs if name}
-    given = [helper.make_tensor_value_info(name, tensor.element, tensor.shape) for name, tensor in ports.items()]
+    input_infos = [helper.make_tensor_value_info(name, tensor.element, tensor.shape) for name, tensor in ports.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in results if name]
-    graph = helper.make_graph([proto], "body", given, outputs)
+    graph = helper.make_graph([proto], "body", input_infos, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET_MAX)])
     try:
-        made = onnx.inliner.inline_selected_functions(model, [("", node.op_type)], False, True)
+        flat_model = onnx.inliner.inline_selected_functions(model, [("", node.op_type)], False, True)
     except RuntimeError as error:  # ONNX needs the types of all inputs up to the last one
         raise Unsupported("inputs are left out before others that it has", hint="all inputs up to the last") from error
-    body.copy(made.graph.node, keep=(*ports, *results))
+    body.copy(flat_model.graph.node, keep=(*ports, *results))
     for result, output in zip(results, node.outputs, strict=True):
         if result != output:
             body("Cast", result, output=output, to=element)

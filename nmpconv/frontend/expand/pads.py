@@ -12,8 +12,8 @@ from nmpconv.ops.onnx_node import OnnxNode
 
 def _pads(node: OnnxNode, to: Importer) -> np.ndarray:
     """Attributes before opset 11, an input since."""
-    given = (node.integers("pads") or ()) if node.opset < 11 else to.integers(node.input(1), "pads")
-    return np.array(given, np.int64)
+    pads = (node.integers("pads") or ()) if node.opset < 11 else to.integers(node.input(1), "pads")
+    return np.array(pads, np.int64)
 
 
 def _is_negative(node: OnnxNode, to: Importer) -> bool:

@@ -80,9 +80,9 @@ def recurrent(node: OnnxNode, body: Body) -> None:
         direction = _direction(node, body, x, sizes, d, w[d], r[d])
         backwards = d == 1 or node.text("direction", "forward") == "reverse"
         start = [_of_direction(body, state, d) for state in states]
-        for made, found in zip(results, _run(node, body, direction, start, alive, backwards), strict=True):
-            made.append(found)
-    joined = [made[0] if count == 1 else body("Concat", *made, axis=1 - bool(i)) for i, made in enumerate(results)]
+        for parts, part in zip(results, _run(node, body, direction, start, alive, backwards), strict=True):
+            parts.append(part)
+    joined = [parts[0] if count == 1 else body("Concat", *parts, axis=1 - bool(i)) for i, parts in enumerate(results)]
     orders = ([2, 0, 1, 3], [1, 0, 2], [1, 0, 2])
     for result, output, perm in zip(joined, node.outputs, orders, strict=False):
         if output:
@@ -115,13 +115,16 @@ def _of_direction(body: Body, state: str, d: int) -> str:
 
 
 def _direction(node: OnnxNode, body: Body, x: str, sizes: _Sizes, d: int, w: np.ndarray, r: np.ndarray) -> _Direction:
-    both = body.array(3, "bias")
+    biases = body.array(3, "bias")
     width = w.shape[0]
-    input_bias, bias = np.split(np.zeros(2 * width, np.float32) if both is None else both[d].astype(np.float32), 2)
+    input_bias, bias = np.split(np.zeros(2 * width, np.float32) if biases is None else biases[d].astype(np.float32), 2)
     apart = node.op_type == "GRU" and bool(node.integer("linear_before_reset", 0))
     if apart:  # the reset gate is applied to the hidden gate's own bias, too
-        kept = np.arange(width) >= 2 * sizes.hidden
-        input_bias, bias = input_bias + np.where(kept, 0, bias), np.where(kept, bias, 0).astype(np.float32)
+        hidden_gate = np.arange(width) >= 2 * sizes.hidden
+        input_bias, bias = (
+            input_bias + np.where(hidden_gate, 0, bias),
+            np.where(hidden_gate, bias, 0).astype(np.float32),
+        )
     else:
         input_bias, bias = input_bias + bias, np.zeros_like(bias)
     rows = body("Add", body("MatMul", x, np.ascontiguousarray(w.T)), input_bias)
@@ -139,17 +142,17 @@ def _activations(node: OnnxNode, body: Body, d: int) -> list[Activation]:
     names = [str(name if isinstance(name, str) else name.decode()) for name in node.attributes.get("activations", ())]
     names = names or [name for _ in range(d + 1) for name in defaults]
     alphas, betas = list(node.attributes.get("activation_alpha", ())), list(node.attributes.get("activation_beta", ()))
-    made = []
+    activations = []
     for name in names:
-        found = next((kind for kind in (*_NUMBERS, *_PLAIN) if kind.lower() == name.lower()), None)
-        if found is None:
+        activation = next((kind for kind in (*_NUMBERS, *_PLAIN) if kind.lower() == name.lower()), None)
+        if activation is None:
             raise Unsupported(f"activation {name}", hint=", ".join((*_PLAIN, *_NUMBERS)))
-        numbers = list(_NUMBERS.get(found, ()))
-        for place, given in enumerate((alphas, betas)):
-            if place < len(numbers) and given:
-                numbers[place] = float(given.pop(0))
-        made.append(_activation(body, found, numbers))
-    return made[d * len(defaults) : (d + 1) * len(defaults)]
+        numbers = list(_NUMBERS.get(activation, ()))
+        for place, values in enumerate((alphas, betas)):
+            if place < len(numbers) and values:
+                numbers[place] = float(values.pop(0))
+        activations.append(_activation(body, activation, numbers))
+    return activations[d * len(defaults) : (d + 1) * len(defaults)]
 
 
 def _activation(body: Body, kind: str, numbers: Sequence[float]) -> Activation:
@@ -157,8 +160,8 @@ def _activation(body: Body, kind: str, numbers: Sequence[float]) -> Activation:
         return lambda x: body("Add", body("Mul", x, numbers[0]), numbers[1])
     if kind == "ScaledTanh":
         return lambda x: body("Mul", body("Tanh", body("Mul", x, numbers[1])), numbers[0])
-    given: dict[str, Any] = dict(zip(("alpha", "beta"), numbers, strict=False))
-    return lambda x: body(kind, x, **given)
+    options: dict[str, Any] = dict(zip(("alpha", "beta"), numbers, strict=False))
+    return lambda x: body(kind, x, **options)
 
 
 def _run(
@@ -179,9 +182,9 @@ def _run(
         else:
             outputs[t] = body("Mul", new[0], alive[t])
             new = [
-                body("Add", body("Mul", made, alive[t]), body("Mul", old, 1 - alive[t])) if old
-                else body("Mul", made, alive[t])
-                for made, old in zip(new, states, strict=True)
+                body("Add", body("Mul", value, alive[t]), body("Mul", old, 1 - alive[t])) if old
+                else body("Mul", value, alive[t])
+                for value, old in zip(new, states, strict=True)
             ]  # fmt: skip
         states = new
     whole = body("Concat", *outputs, axis=0) if len(outputs) > 1 else outputs[0]

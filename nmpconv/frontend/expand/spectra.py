@@ -32,8 +32,8 @@ def dft(node: OnnxNode, body: Body) -> None:
     """[..., n, ..., 1 or 2] to [..., bins, ..., 2]. Source: ONNX, DFT-17 and DFT-20."""
     x, inverse, onesided = node.input(0), bool(node.integer("inverse", 0)), bool(node.integer("onesided", 0))
     shape = body.shape(x)
-    given = body.array(2, "axis") if node.opset >= 20 else np.array(node.integer("axis", 1))
-    axis = node.axis(int(given.item()) if given is not None else -2, len(shape))
+    axis_input = body.array(2, "axis") if node.opset >= 20 else np.array(node.integer("axis", 1))
+    axis = node.axis(int(axis_input.item()) if axis_input is not None else -2, len(shape))
     lengths = body.array(1, "length")
     length = shape[axis] if lengths is None else int(lengths.item())
     if axis == len(shape) - 1 or shape[-1] not in (1, 2) or length < 1:

@@ -26,24 +26,24 @@ def _define(body: Body, items: list[str]) -> None:
 
 
 def split(node: OnnxNode, body: Body) -> None:
-    x, given = node.input(0), body.array(1, "split")
+    x, sizes = node.input(0), body.array(1, "split")
     shape = body.shape(x)
     axis = node.axis(node.integer("axis", 0), len(shape))
     size = shape[axis]
-    if given is None or given.ndim == 0:
-        step = 1 if given is None else int(given.item())
+    if sizes is None or sizes.ndim == 0:
+        step = 1 if sizes is None else int(sizes.item())
         if step < 1 or size > step * LENGTH_MAX:
             raise Unsupported(f"pieces of {step} of {size} elements", hint=f"at most {LENGTH_MAX} pieces")
         ends = [*range(step, size, step), size]
     else:
-        ends = np.cumsum(given).tolist()
-        if (given < 1).any() or ends[-1:] != [size]:
-            raise Invalid(f"split {given.tolist()} of {size} elements", hint="sizes from 1 on that add up to it")
+        ends = np.cumsum(sizes).tolist()
+        if (sizes < 1).any() or ends[-1:] != [size]:
+            raise Invalid(f"split {sizes.tolist()} of {size} elements", hint="sizes from 1 on that add up to it")
     items = [
         body("Slice", x, np.array([start]), np.array([end]), np.array([axis]))
         for start, end in zip([0, *ends[:-1]], ends, strict=True)
     ]
-    if given is None and not node.integer("keepdims", 1):
+    if sizes is None and not node.integer("keepdims", 1):
         items = [body("Squeeze", item, np.array([axis])) for item in items]
     _define(body, items)
 
@@ -55,8 +55,8 @@ def construct(node: OnnxNode, body: Body) -> None:
 
 def insert(node: OnnxNode, body: Body) -> None:
     items = list(_items(body, node.input(0)))
-    given = body.array(2, "position")
-    place = len(items) if given is None else int(given.item())
+    position = body.array(2, "position")
+    place = len(items) if position is None else int(position.item())
     if place != len(items):  # which is behind the last; -1 is before it
         place = node.axis(place, len(items), "position")
     _define(body, [*items[:place], node.input(1), *items[place:]])
@@ -64,8 +64,8 @@ def insert(node: OnnxNode, body: Body) -> None:
 
 def erase(node: OnnxNode, body: Body) -> None:
     items = list(_items(body, node.input(0)))
-    given = body.array(1, "position")
-    items.pop(-1 if given is None else node.axis(int(given.item()), len(items), "position"))
+    position = body.array(1, "position")
+    items.pop(-1 if position is None else node.axis(int(position.item()), len(items), "position"))
     _define(body, items)
 
 

@@ -101,7 +101,7 @@ def pool(node: OnnxNode, body: Body) -> None:
     kernel = node.integers("kernel_shape") or ()
     if len(kernel) != 3:
         raise Invalid(f"kernel_shape {list(kernel)} for 3 dimensions")
-    kept = {name: value for name, value in node.attributes.items() if name in _COMMON}
+    common = {name: value for name, value in node.attributes.items() if name in _COMMON}
     strides, dilations = (node.sides(name, 1, 3) for name in ("strides", "dilations"))
     pads = node.integers("pads") or (0,) * 6
 
@@ -109,7 +109,7 @@ def pool(node: OnnxNode, body: Body) -> None:
         """The attributes for some axes; where there is only one, of a window of width 1 beside it."""
         more = [1] * (2 - len(axes))
         return {
-            **kept,
+            **common,
             "kernel_shape": [*(kernel[i] for i in axes), *more],
             "strides": [*(strides[i] for i in axes), *more],
             **({"pads": [p for side in (0, 3) for p in (*(pads[side + i] for i in axes), *(0 for _ in more))]}),
@@ -137,8 +137,8 @@ def batch_norm(node: OnnxNode, body: Body) -> None:
     x = node.input(0)
     n, channels, depth, height, width = body.shape(x)
     plane = body("Reshape", x, np.array([n, channels, depth * height, width]))
-    made = body("BatchNormalization", plane, *node.inputs[1:], epsilon=node.number("epsilon", 1e-5))
-    body("Reshape", made, np.array(body.shape(x)), output=node.outputs[0])
+    normalized = body("BatchNormalization", plane, *node.inputs[1:], epsilon=node.number("epsilon", 1e-5))
+    body("Reshape", normalized, np.array(body.shape(x)), output=node.outputs[0])
 
 
 FORMS = {

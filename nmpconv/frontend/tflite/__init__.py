@@ -46,8 +46,8 @@ def _write(operator: Operator, writer: Writer) -> None:
             raise Unsupported("nmpconv does not read this operator of TFLite")
         if call.block and operator.kind not in INSIDE:
             raise Unsupported("its images are cut into blocks", hint="BATCH_TO_SPACE_ND before it")
-        made = write(call)
-        results = [made] if isinstance(made, str) else list(made)
+        written = write(call)
+        results = [written] if isinstance(written, str) else list(written)
         results[:1] = [call.activated(name) for name in results[:1]]
     except Unsupported as error:
         return writer.refuse(operator, error)

@@ -38,9 +38,9 @@ class File:
         return FlatTable(self, kind, self.follow(0))
 
     def damaged(self, what: str, at: int) -> InputError:
-        found = f"{what} at byte {at} lies outside of its {len(self.data)} bytes"
+        problem = f"{what} at byte {at} lies outside of its {len(self.data)} bytes"
         return InputError(
-            f"a damaged or cut TFLite file: {found}", where=self.where, hint="download or export it again"
+            f"a damaged or cut TFLite file: {problem}", where=self.where, hint="download or export it again"
         )
 
     def scalar(self, kind: str, at: int) -> Any:

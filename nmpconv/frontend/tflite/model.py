@@ -34,8 +34,8 @@ class Grid:
         if scales.size > 1:
             sides = [-1 if axis == self.axis else 1 for axis in range(integers.ndim)]
             scales, zeros = (a.reshape(sides) if a.size > 1 else a for a in (scales, zeros))
-        found = (integers.astype(np.float64) - zeros) * scales
-        return found.astype(np.float32).reshape(integers.shape)
+        numbers = (integers.astype(np.float64) - zeros) * scales
+        return numbers.astype(np.float32).reshape(integers.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +89,11 @@ class _ModelReader:
 
     def model(self) -> TfliteModel:
         tables, operators = self._graph["tensors"], self._graph["operators"]
-        for what, found, most in (("operators", operators, NODES_MAX), ("tensors", tables, TENSORS_MAX)):
-            if len(found) > most:
+        for what, rows, most in (("operators", operators, NODES_MAX), ("tensors", tables, TENSORS_MAX)):
+            if len(rows) > most:
                 hint = "a part of the model"
                 raise InputError(
-                    f"has {len(found)} {what}; at most {most} can be read", where=self._file.where, hint=hint
+                    f"has {len(rows)} {what}; at most {most} can be read", where=self._file.where, hint=hint
                 )
         tensors = tuple(self._tensor(i, table) for i, table in enumerate(tables))
         inputs, outputs = (
@@ -101,18 +101,18 @@ class _ModelReader:
         )
         if not outputs:
             raise self._error("it has no outputs")
-        found = tuple(self._operator(i, table, len(tensors)) for i, table in enumerate(operators))
-        return TfliteModel(self._graph["name"] or "main", tensors, inputs, outputs, found)
+        nodes = tuple(self._operator(i, table, len(tensors)) for i, table in enumerate(operators))
+        return TfliteModel(self._graph["name"] or "main", tensors, inputs, outputs, nodes)
 
-    def _error(self, found: str, hint: str = "download or export it again") -> InputError:
-        return InputError(f"a damaged TFLite file: {found}", where=self._file.where, hint=hint)
+    def _error(self, problem: str, hint: str = "download or export it again") -> InputError:
+        return InputError(f"a damaged TFLite file: {problem}", where=self._file.where, hint=hint)
 
     def _numbers(self, numbers: np.ndarray, count: int, what: str, least: int = 0) -> tuple[int, ...]:
         """Numbers of tensors, of which there are ``count``."""
-        found = tuple(int(number) for number in numbers)
-        if wrong := [number for number in found if not least <= number < count]:
+        indices = tuple(int(number) for number in numbers)
+        if wrong := [number for number in indices if not least <= number < count]:
             raise self._error(f"{what} name tensor {wrong[0]} of {count}")
-        return found
+        return indices
 
     def _operator(self, place: int, table: FlatTable, tensors: int) -> Operator:
         code = table["opcode_index"]
@@ -120,12 +120,12 @@ class _ModelReader:
             raise self._error(f"operator {place} has code {code} of {len(self._kinds)}")
         label = f"operator {place} ({self._kinds[code]})"
         options = OPTIONS.get(table["builtin_options_type"])
-        found = table.as_table("builtin_options", options) if options else None
+        settings = table.as_table("builtin_options", options) if options else None
         return Operator(
             self._kinds[code],
             self._numbers(table["inputs"], tensors, f"inputs of {label}", ABSENT),
             self._numbers(table["outputs"], tensors, f"outputs of {label}"),
-            found.options() if found else {},
+            settings.options() if settings else {},
         )
 
     def _tensor(self, place: int, table: FlatTable) -> Tensor:
@@ -178,8 +178,8 @@ class _ModelReader:
         if start > 1:
             self._file.take(start, size, "a buffer")
             return np.frombuffer(self._file.data, np.uint8, size, start)
-        found: np.ndarray = buffer["data"]
-        return found
+        data: np.ndarray = buffer["data"]
+        return data
 
     def _array(self, name: str, kind: str, shape: tuple[int, ...], content: np.ndarray) -> np.ndarray:
         count = prod(shape)

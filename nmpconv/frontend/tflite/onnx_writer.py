@@ -72,15 +72,15 @@ class Writer:
 
     def add(self, operator: Operator, nodes: Sequence[onnx.NodeProto], results: Sequence[str]) -> None:
         """Appends the nodes of an operator. results: what they call its outputs."""
-        made = {name for node in nodes for name in node.output}
+        computed = {name for node in nodes for name in node.output}
         behind: list[onnx.NodeProto] = []
         for number, result in zip(operator.outputs, results, strict=True):
             tensor, name, is_end = self.model.tensors[number], self._names[number], number in self.model.outputs
             quantized = _is_quantized(tensor)
             called = self.fresh(f"{name}.real") if quantized and is_end else name
-            if result in made:
+            if result in computed:
                 _rename(nodes, result, called)
-                made.discard(result)
+                computed.discard(result)
             elif quantized or is_end:
                 behind.append(helper.make_node("Identity", [result], [called], called))
             else:
@@ -107,11 +107,11 @@ class Writer:
 
     def graph(self) -> onnx.GraphProto:
         """The whole graph. An output that is an input or a constant is a copy of it, under a name of its own."""
-        made = {name for node in self.nodes for name in node.output}
+        computed = {name for node in self.nodes for name in node.output}
         ends = dict(enumerate(self._names))
         for number in dict.fromkeys(self.model.outputs):
             name = self._names[number]
-            if name not in made:
+            if name not in computed:
                 source = name if number in self.model.inputs else self.real(number)
                 ends[number] = self.fresh(f"{name}.output")
                 self.nodes.append(helper.make_node("Identity", [source], [ends[number]], ends[number]))
@@ -166,11 +166,11 @@ class OperatorCall:
     def several(self, kind: str, inputs: Sequence[Operand], outputs: int, **attributes: Any) -> list[str]:
         """Writes a node with this many outputs."""
         names = [x if isinstance(x, str) else self.constant(x) for x in inputs]
-        made = [self._writer.fresh(f"{self._label}.{kind.lower()}") for _ in range(outputs)]
+        results = [self._writer.fresh(f"{self._label}.{kind.lower()}") for _ in range(outputs)]
         first = not self._has_main and kind not in _HELPERS
         self._has_main |= first
-        self.nodes.append(helper.make_node(kind, names, made, self._label if first else made[0], **attributes))
-        return made
+        self.nodes.append(helper.make_node(kind, names, results, self._label if first else results[0], **attributes))
+        return results
 
     def constant(self, data: np.ndarray | float) -> str:
         array = np.asarray(data, np.float32 if isinstance(data, float) else None)

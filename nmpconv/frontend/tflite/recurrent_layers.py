@@ -38,8 +38,8 @@ def unidirectional_sequence_lstm(call: OperatorCall) -> str:
 
 def _gates(call: OperatorCall, first: int, what: str) -> np.ndarray:
     """Constants of four gates in ONNX's order i, o, f, c, for one direction."""
-    found: Sequence[np.ndarray] = [call.array(first + gate, what) for gate in (0, 3, 1, 2)]
-    return np.concatenate(found)[np.newaxis].astype(np.float32)
+    gates: Sequence[np.ndarray] = [call.array(first + gate, what) for gate in (0, 3, 1, 2)]
+    return np.concatenate(gates)[np.newaxis].astype(np.float32)
 
 
 def _with_tanh(call: OperatorCall) -> str:

@@ -35,10 +35,10 @@ def _pads(
 
 def _pair(call: OperatorCall, *names: str) -> list[int]:
     """Options of which each is at least 1."""
-    found = [int(call.options.get(name, 0)) for name in names]
-    if wrong := [f"{name} {number}" for name, number in zip(names, found, strict=True) if number < 1]:
+    numbers = [int(call.options.get(name, 0)) for name in names]
+    if wrong := [f"{name} {number}" for name, number in zip(names, numbers, strict=True) if number < 1]:
         raise ValueError(f"{wrong[0]}, at least 1 is allowed")
-    return found
+    return numbers
 
 
 def _strides(call: OperatorCall) -> list[int]:
