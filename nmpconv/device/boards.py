@@ -77,8 +77,8 @@ AUTO = "auto"
 
 def board(name: str) -> FlashBoard:
     """Returns the board of a name. Raises UsageError."""
-    if found := BOARDS.get(name.lower()):
-        return found
+    if entry := BOARDS.get(name.lower()):
+        return entry
     raise UsageError(
         f"nmpconv cannot flash a board {name!r}; it can flash {', '.join(BOARDS)}", where="BOARD", hint=f"or {AUTO}"
     )
@@ -87,7 +87,7 @@ def board(name: str) -> FlashBoard:
 def of_drive(id_: str, name: str) -> str:
     """The board of a drive that shows this identity under this name; '' where nothing is known of it."""
     for board_, known in BOARDS.items():
-        if any(id_.startswith(one[:-1]) if one.endswith("*") else id_ == one for one in known.ids):
+        if any(id_.startswith(pattern[:-1]) if pattern.endswith("*") else id_ == pattern for pattern in known.ids):
             return board_
         if any(name.upper().endswith(end) for end in known.names):
             return board_

@@ -78,8 +78,8 @@ class Device:
 
     def _hello(self, quiet: float) -> Hello:
         answer = self._link.ask(Type.HELLO, quiet=quiet)
-        found = protocol.hello(answer)
-        if found is None:
+        hello = protocol.hello(answer)
+        if hello is None:
             version = answer[0] if answer else 0
             if version == protocol.VERSION:
                 raise self._nonsense(Type.HELLO)
@@ -88,7 +88,7 @@ class Device:
                 where=self.name,
                 hint="build and flash the firmware of this nmpconv: nmpconv device build ...",
             )
-        return found
+        return hello
 
     @property
     def baud(self) -> int | None:
@@ -150,15 +150,15 @@ class Device:
                 how_far = f"{error.message}; {self._there} of {len(model)} bytes of the model had arrived"
                 raise DeviceError(how_far, where=error.where, hint=error.hint) from None
             try:
-                found = protocol.loaded(self._link.ask(Type.LOAD, protocol.numbers(crc), quiet=self._load_seconds()))
+                loaded = protocol.loaded(self._link.ask(Type.LOAD, protocol.numbers(crc), quiet=self._load_seconds()))
             except RequestRefused as refused:
                 if refused.refusal.status not in (AgentStatus.INCOMPLETE, AgentStatus.DIGEST):
                     raise
                 continue
-            if found is None:
+            if loaded is None:
                 raise self._nonsense(Type.LOAD)
-            self._ops = found.ops
-            return sent, found
+            self._ops = loaded.ops
+            return sent, loaded
         raise DeviceError("the model does not arrive as it is sent", where=self.name)
 
     def reload(self) -> None:
@@ -182,32 +182,32 @@ class Device:
         go on with: `restart`.
         """
         count = self._ops if last is None else last
-        found = protocol.unpack(self._execute(Type.RUN, protocol.numbers(count)), "<QI")
-        if found is None:
+        fields = protocol.unpack(self._execute(Type.RUN, protocol.numbers(count)), "<QI")
+        if fields is None:
             raise self._nonsense(Type.RUN)
-        return Run(*found)
+        return Run(*fields)
 
     def profile(self, ops: int) -> list[int]:
         """Ticks of each op in the last run."""
-        found: list[int] = []
-        while len(found) < ops:
-            page = protocol.ticks(self._link.ask(Type.PROFILE, protocol.numbers(len(found))))
+        ticks: list[int] = []
+        while len(ticks) < ops:
+            page = protocol.ticks(self._link.ask(Type.PROFILE, protocol.numbers(len(ticks))))
             if not page:
                 raise self._nonsense(Type.PROFILE)
-            found += page
-        return found[:ops]
+            ticks += page
+        return ticks[:ops]
 
     def digests(self, tensors: Sequence[int]) -> list[int]:
         """CRC-32 of one tensor per op, right after the op, from the start of the states."""
-        found: list[int] = []
+        checksums: list[int] = []
         for first in range(0, len(tensors), DIGESTS_MAX):
             wanted = tensors[first : first + DIGESTS_MAX]
             self.restart()
             page = self._execute(Type.DIGESTS, protocol.numbers(first, *wanted))
             if len(page) != 4 * len(wanted):
                 raise self._nonsense(Type.DIGESTS)
-            found += struct.unpack(f"<{len(wanted)}I", page)
-        return found
+            checksums += struct.unpack(f"<{len(wanted)}I", page)
+        return checksums
 
     def read(self, tensor: int, size: int) -> bytes:
         """The bytes of a tensor as it is now."""
@@ -257,11 +257,11 @@ class Device:
         return self._received(answer, data)
 
     def _received(self, answer: bytes, data: bytes) -> int:
-        found = protocol.unpack(answer, "<I")
-        if found is None or found[0] > len(data):
+        fields = protocol.unpack(answer, "<I")
+        if fields is None or fields[0] > len(data):
             raise self._nonsense(Type.DATA)
-        self._there = found[0]
-        return found[0]
+        self._there = fields[0]
+        return fields[0]
 
     def _send_from(self, data: bytes, received: int) -> int:
         """Sends data from an offset, several frames ahead of the acknowledgements; returns how much the device has.

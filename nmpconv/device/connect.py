@@ -42,7 +42,7 @@ def opened(
 
 def answering(no_reset: bool = False) -> str:
     """The port of the only USB device that answers. Raises DeviceError where none does, UsageError for several."""
-    found, silent_ = [], []
+    ports, silent_ = [], []
     for port in serial_ports():
         if not port.usb:
             continue
@@ -50,17 +50,17 @@ def answering(no_reset: bool = False) -> str:
             line = Serial(port.device, no_reset=no_reset)
             try:
                 Device(line)
-                found.append(port.device)
+                ports.append(port.device)
             finally:
                 line.close()
         except DeviceError as error:
             silent_.append(f"{port.device} {port.board or port.description or port.usb}: {error.args[0]}")
-    if not found:
+    if not ports:
         hint = "; ".join(silent_) or "no USB port is here: is it plugged in, with a cable that carries data?"
         raise DeviceError("no device answers", where=AUTO, hint=hint)
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} devices answer: {', '.join(found)}", where="--device", hint="name one of them")
-    return found[0]
+    if len(ports) > 1:
+        raise UsageError(f"{len(ports)} devices answer: {', '.join(ports)}", where="--device", hint="name one of them")
+    return ports[0]
 
 
 def connect(name: str, no_reset: bool = False, model: bytes = b"") -> Transport:

@@ -38,8 +38,8 @@ class Drive:
 
 def drives() -> list[Drive]:
     """Drives of boards that are here, by path."""
-    found = (drive(path) for path in sorted(set(mount_points())))
-    return [one for one in found if one is not None]
+    candidates = (drive(path) for path in sorted(set(mount_points())))
+    return [candidate for candidate in candidates if candidate is not None]
 
 
 def drive(path: Path) -> Drive | None:

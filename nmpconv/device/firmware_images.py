@@ -71,11 +71,11 @@ def _check_uf2(data: bytes, board: FlashBoard | None, name: str, where: str) -> 
                 f"has {len(numbers[family])} of {counts[family]} blocks", where=where, hint="copy it again"
             )
     if board is not None and families - {0, board.family}:
-        found = ", ".join(f"{family:#010x}" for family in sorted(families))
+        listing = ", ".join(f"{family:#010x}" for family in sorted(families))
         raise InputError(
-            f"is for another board: family {found}, and {name} has {board.family:#010x}",
+            f"is for another board: family {listing}, and {name} has {board.family:#010x}",
             where=where,
-            found=found,
+            found=listing,
             allowed=f"{board.family:#010x}",
         )
 

@@ -73,8 +73,8 @@ def flash(
         return _by_drive(_found(name, board, drive), name.lower(), board, image, data, progress)
     if board is None:
         raise UsageError(f"{way} has to know the board", where="BOARD", hint=f"one of {', '.join(boards.BOARDS)}")
-    made = _by_esptool if way == "esptool" else _by_pyocd
-    return made(name.lower(), board, image, data, port, progress)
+    tool = _by_esptool if way == "esptool" else _by_pyocd
+    return tool(name.lower(), board, image, data, port, progress)
 
 
 def _found(name: str, board: FlashBoard | None, path: Path | None) -> Drive:
@@ -82,31 +82,37 @@ def _found(name: str, board: FlashBoard | None, path: Path | None) -> Drive:
     if board is not None and board.way == "esptool":
         raise UsageError(f"{name} shows no drive", where="--by drive", hint="leave it out: esptool writes it")
     if path is not None:
-        found = drives.drive(path)
-        if found is None:
+        drive = drives.drive(path)
+        if drive is None:
             there = f"{drives.UF2}, {drives.DETAILS} or {drives.MBED}"
             raise DeviceError(f"no board's drive is there: there is no {there}", where=str(path))
-        return _fitting(found, name, board)
+        return _fitting(drive, name, board)
     here = drives.drives()
-    fits = [one for one in here if board is None or one.board == name.lower()]
+    fits = [candidate for candidate in here if board is None or candidate.board == name.lower()]
     if len(fits) == 1:
         return fits[0]
     if fits:
         raise UsageError(
-            f"{len(fits)} drives fit: {', '.join(one.words for one in fits)}", where="BOARD", hint="name one: --drive"
+            f"{len(fits)} drives fit: {', '.join(candidate.words for candidate in fits)}",
+            where="BOARD",
+            hint="name one: --drive",
         )
-    looked = ", ".join(one.words for one in here) or ", ".join(map(str, drives.mount_points())) or "none is mounted"
+    looked = (
+        ", ".join(candidate.words for candidate in here)
+        or ", ".join(map(str, drives.mount_points()))
+        or "none is mounted"
+    )
     do = "connect it and have it show its drive" if board is None else board.boot
     linux = "; a drive has to be mounted" if sys.platform == "linux" else ""
     what = "of a board" if board is None else f"of {name}"
     raise DeviceError(f"there is no drive {what}; looked at: {looked}", where=name, hint=f"{do}{linux}")
 
 
-def _fitting(found: Drive, name: str, board: FlashBoard | None) -> Drive:
+def _fitting(drive: Drive, name: str, board: FlashBoard | None) -> Drive:
     """A drive that was named. One that says nothing known may be of the board, if it takes its files."""
-    if board is not None and (found.board not in ("", name.lower()) or found.way != board.way):
-        raise UsageError(f"is the drive of another board: {found.words}, not of {name}", where=str(found.path))
-    return found
+    if board is not None and (drive.board not in ("", name.lower()) or drive.way != board.way):
+        raise UsageError(f"is the drive of another board: {drive.words}, not of {name}", where=str(drive.path))
+    return drive
 
 
 def _by_drive(
@@ -151,8 +157,8 @@ def _check_taken(drive: Drive, before: str) -> None:
     """An Mbed board writes to its drive why it did not take a program. before: what it said of an earlier one."""
     end = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < end:
-        if (said := drives.failure(drive.path)) and said != before:
-            raise DeviceError(f"the board did not take the program: {said}", where=str(drive.path))
+        if (failure := drives.failure(drive.path)) and failure != before:
+            raise DeviceError(f"the board did not take the program: {failure}", where=str(drive.path))
         time.sleep(SETTLE_SECONDS / 30)
 
 
@@ -176,12 +182,12 @@ def _by_esptool(
 
 def _port(name: str) -> str:
     """The only port that a board with esptool may be at."""
-    found = [port for port in serial_ports() if port.vid in RESETTING]
-    if len(found) == 1:
-        return found[0].device
-    if found:
-        words = ", ".join(f"{port.device} ({port.board or port.usb})" for port in found)
-        raise UsageError(f"{len(found)} ports fit: {words}", where="BOARD", hint="name one: --port")
+    ports = [port for port in serial_ports() if port.vid in RESETTING]
+    if len(ports) == 1:
+        return ports[0].device
+    if ports:
+        words = ", ".join(f"{port.device} ({port.board or port.usb})" for port in ports)
+        raise UsageError(f"{len(ports)} ports fit: {words}", where="BOARD", hint="name one: --port")
     here = ", ".join(port.device for port in serial_ports()) or "none"
     raise DeviceError(f"there is no USB port of {name}; ports here: {here}", where=name, hint="name one: --port")
 
@@ -207,14 +213,14 @@ def _check_program(module: By) -> None:
 def _run(module: By, arguments: Sequence[str], place: str, hint: str, progress: Progress) -> None:
     """Runs a tool as a program of its own. Raises DeviceError with what it said last."""
     command = [sys.executable, "-m", module, *arguments]
-    said = b""
+    output = b""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as tool:
         assert isinstance(tool.stdout, BufferedReader)
         while piece := tool.stdout.read1():
-            said += piece
+            output += piece
             if percent := PERCENT.findall(piece):
                 progress(STAGE, min(int(percent[-1]), 99), 100)
     if tool.returncode:
-        last = "\n".join(said.decode("utf-8", "replace").replace("\r", "\n").strip().splitlines()[-LAST_LINES:])
+        last = "\n".join(output.decode("utf-8", "replace").replace("\r", "\n").strip().splitlines()[-LAST_LINES:])
         raise DeviceError(f"{module} failed:\n{last}", where=place, hint=hint)
     progress(STAGE, 100, 100)

@@ -153,8 +153,8 @@ def hello(payload: bytes) -> Hello | None:
     texts = payload[_HELLO.size :].split(b"\0")
     if len(texts) != 5:
         return None
-    found = Hello(*[*_HELLO.unpack_from(payload)[1:], *map(_text, texts[:4])])
-    return found if found.chunk >= CHUNK and found.clock_hz and found.counter_hz else None
+    greeting = Hello(*[*_HELLO.unpack_from(payload)[1:], *map(_text, texts[:4])])
+    return greeting if greeting.chunk >= CHUNK and greeting.clock_hz and greeting.counter_hz else None
 
 
 def refusal(payload: bytes) -> Refusal | None:
@@ -165,8 +165,8 @@ def refusal(payload: bytes) -> Refusal | None:
 
 def _text(data: bytes) -> str:
     """Text that a device says of itself, in one line."""
-    said = data.decode("utf-8", "replace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
+    text = data.decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def numbers(*values: int) -> bytes:
@@ -185,8 +185,8 @@ def rates(payload: bytes) -> tuple[int, ...]:
 
 
 def loaded(payload: bytes) -> Loaded | None:
-    found = unpack(payload, "<4I")
-    return None if found is None else Loaded(*found)
+    fields = unpack(payload, "<4I")
+    return None if fields is None else Loaded(*fields)
 
 
 def ticks(payload: bytes) -> tuple[int, ...]:

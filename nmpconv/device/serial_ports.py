@@ -59,11 +59,11 @@ class SerialPort:
 
 def serial_ports() -> list[SerialPort]:
     """Ports that are here, by name."""
-    found = [
+    ports = [
         SerialPort(port.device, "" if port.description == "n/a" else port.description, port.vid, port.pid)
         for port in list_ports.comports()
     ]
-    return sorted(found, key=lambda port: port.device)
+    return sorted(ports, key=lambda port: port.device)
 
 
 def port_named(device: str) -> SerialPort:

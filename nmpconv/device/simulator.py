@@ -168,16 +168,16 @@ class Simulator:
 
     def _pty(self) -> str:
         """The port that QEMU announces."""
-        said = b""
+        output = b""
         limit = time.monotonic() + START_SECONDS
         while time.monotonic() < limit:
             piece = self._said.read(0.1)
             if piece is None:
                 break
-            said += piece
-            if (found := PTY.search(said)) and b"\n" in said:
-                return found[1].decode()
-        text = said.decode("utf-8", "replace").strip() or "it said nothing"
+            output += piece
+            if (match := PTY.search(output)) and b"\n" in output:
+                return match[1].decode()
+        text = output.decode("utf-8", "replace").strip() or "it said nothing"
         raise DeviceError(f"QEMU did not start: {text}", where=self.name)
 
     def read(self, seconds: float) -> bytes:
