@@ -48,16 +48,18 @@ def members(path: Path) -> tuple[list[Member], tuple[str, ...]]:
     try:
         with open_file(path):  # a regular file of a bounded size
             pass
-        found, links = _of_zip(path) if path.name.lower().endswith(ZIP) else _of_tar(path)
+        files, links = _of_zip(path) if path.name.lower().endswith(ZIP) else _of_tar(path)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # whatever a decompressor trips over
         raise InputError(f"not a readable archive: {error}", where=str(path)) from None
     shown = [
-        one for one in found if not any(part.startswith((".", "__MACOSX")) for part in one.name.parts if part != "..")
+        member
+        for member in files
+        if not any(part.startswith((".", "__MACOSX")) for part in member.name.parts if part != "..")
     ]
     remarks = (f"{path}: {links} links in it are left out",) if links else ()
-    return sorted(shown, key=lambda one: one.name.parts), remarks
+    return sorted(shown, key=lambda member: member.name.parts), remarks
 
 
 def _of_zip(path: Path) -> tuple[list[Member], int]:
@@ -88,7 +90,7 @@ def _unzipped(archive: zipfile.ZipFile, lock: Lock, info: zipfile.ZipInfo, path:
 def _of_tar(path: Path) -> tuple[list[Member], int]:
     import tarfile  # not loaded for what is no .tar
 
-    found: list[Member] = []
+    files: list[Member] = []
     links = held = 0
     lock = Lock()
     packed = not path.name.lower().endswith(".tar")
@@ -102,15 +104,15 @@ def _of_tar(path: Path) -> tuple[list[Member], int]:
             continue
         _small(info.size, place)
         if not packed:
-            found.append(Member(PurePosixPath(info.name), place, partial(_untarred, archive, lock, info, place)))
+            files.append(Member(PurePosixPath(info.name), place, partial(_untarred, archive, lock, info, place)))
             continue
         held += info.size
         if held > HELD_MAX:
             hint = "unpack it, and give the folder, or a .zip or .tar"
             raise InputError(f"its files have more than {HELD_MAX} bytes", where=str(path), hint=hint)
         content = _untarred(archive, lock, info, place)
-        found.append(Member(PurePosixPath(info.name), place, partial(bytes, content)))
-    return found, links
+        files.append(Member(PurePosixPath(info.name), place, partial(bytes, content)))
+    return files, links
 
 
 def _untarred(archive: tarfile.TarFile, lock: Lock, info: tarfile.TarInfo, place: str) -> bytes:

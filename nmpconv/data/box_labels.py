@@ -34,13 +34,13 @@ def read(path: Path, images: Sequence[str], size: Size, preprocess: Preprocess) 
     """The boxes of each image, float64 [n, 6]: left, top, right, bottom in pixels of an input of ``size``, class, and 1
     for a crowd, else 0. InputError for what is no such file, and for an image that it does not have."""
     whole = path.suffix.lower() == ".json"
-    found = _coco(path) if whole else _list(path)
+    by_image = _coco(path) if whole else _list(path)
     boxes = []
     for image in images:
         key = Path(image).name if whole else str(Path(image).resolve())
-        if key not in found:
+        if key not in by_image:
             raise InputError(f"it does not name the image {key}", where=str(path), hint=ALLOWED)
-        of, rows = found[key]
+        of, rows = by_image[key]
         boxes.append(_in_input(rows, of or _size(image), of is None, size, preprocess))
     return boxes
 
@@ -59,16 +59,18 @@ def _coco(path: Path) -> Found:
         about = json.loads(read_text(path, "list of boxes"))
         classes = {number: i for i, number in enumerate(sorted(row["id"] for row in about["categories"]))}
         rows: dict[Any, list[list[float]]] = {image["id"]: [] for image in about["images"]}
-        for one in about["annotations"]:
-            left, top, width, height = map(float, one["bbox"])
+        for annotation in about["annotations"]:
+            left, top, width, height = map(float, annotation["bbox"])
             corners = [left, top, left + width, top + height]
-            rows[one["image_id"]].append([*corners, classes[one["category_id"]], float(bool(one.get("iscrowd", 0)))])
-        found: Found = {}
+            rows[annotation["image_id"]].append(
+                [*corners, classes[annotation["category_id"]], float(bool(annotation.get("iscrowd", 0)))]
+            )
+        by_image: Found = {}
         for image in about["images"]:
-            found[Path(image["file_name"]).name] = (_pixels(image), _table(rows[image["id"]]))
-        if len(found) < len(about["images"]) or len(classes) < len(about["categories"]):
+            by_image[Path(image["file_name"]).name] = (_pixels(image), _table(rows[image["id"]]))
+        if len(by_image) < len(about["images"]) or len(classes) < len(about["categories"]):
             raise ValueError("two images of one name, or two categories with one id")
-        return found
+        return by_image
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise InputError(f"no boxes in COCO's form: {reason:.100}", where=str(path), hint=ALLOWED) from None
@@ -94,7 +96,7 @@ def _list(path: Path) -> Found:
 
 
 def _yolo(path: Path) -> np.ndarray:
-    found = []
+    rows = []
     for number, line in enumerate(read_lines(path, "list of boxes"), 1):
         if not line.strip():
             continue
@@ -106,15 +108,15 @@ def _yolo(path: Path) -> np.ndarray:
         if not (kind >= 0 and kind == int(kind) and max(map(abs, (x, y, width, height))) <= MOST_PARTS):
             message = f"{line.strip():.60}: a class is 0 or more, the rest are parts of the image"
             raise InputError(message, where=f"{path}:{number}")
-        found.append([x - width / 2, y - height / 2, x + width / 2, y + height / 2, kind, 0.0])
-    return _table(found)
+        rows.append([x - width / 2, y - height / 2, x + width / 2, y + height / 2, kind, 0.0])
+    return _table(rows)
 
 
 def _table(rows: list[list[float]]) -> np.ndarray:
-    found = np.array(rows, np.float64).reshape(-1, 6)
-    if not np.isfinite(found).all():
+    table = np.array(rows, np.float64).reshape(-1, 6)
+    if not np.isfinite(table).all():
         raise InputError("a box holds NaN or infinity", where="--boxes")
-    return found
+    return table
 
 
 def _size(image: str) -> Size:

@@ -66,10 +66,10 @@ def scaled_input(
     ):
         shift -= 1
     if shift < 0:
-        found = (
+        problem = (
             f"a level of a pixel is up to {np.abs(factor).max():.3g} steps of the input, {FACTOR_MAX - 1} are allowed"
         )
-        raise InputError(found, where="preprocess", hint="feed the input from a program of your own")
+        raise InputError(problem, where="preprocess", hint="feed the input from a program of your own")
     numbers = [
         tuple(int(n) for n in np.rint(x * 2.0**shift).astype(np.int64)) + (0,) * (3 - channels) for x in (factor, bias)
     ]
@@ -139,8 +139,8 @@ def integers(pixels: np.ndarray, to: ImageInput, filter_: str = "bilinear") -> n
     levels = resized(pixels, to.height, to.width, filter_).astype(np.int64)
     levels = levels[..., ::-1] if to.bgr else levels
     factor, bias = (np.array(x[: to.channels], dtype=np.int64) for x in (to.factor, to.bias))
-    found = np.clip(_rounded(levels * factor + bias, to.shift), to.clip_min, to.clip_max)
-    return found.astype(np.int8 if to.bits == 8 else np.int16)
+    numbers = np.clip(_rounded(levels * factor + bias, to.shift), to.clip_min, to.clip_max)
+    return numbers.astype(np.int8 if to.bits == 8 else np.int16)
 
 
 def _rounded(value: np.ndarray, bits: int) -> np.ndarray:

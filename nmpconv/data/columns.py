@@ -29,6 +29,6 @@ def class_number(text: str, classes: Sequence[str], where: str) -> int:
         pass
     if text in classes:
         return list(classes).index(text)
-    some = ", ".join(classes[:LISTED]) + (", ..." if len(classes) > LISTED else "")
-    hint = f"numbers, or the model's classes: {some}" if classes else "numbers; names need --labels of `convert`"
+    listing = ", ".join(classes[:LISTED]) + (", ..." if len(classes) > LISTED else "")
+    hint = f"numbers, or the model's classes: {listing}" if classes else "numbers; names need --labels of `convert`"
     raise InputError(f"the label {text!r} is not a class number", where=where, hint=hint)

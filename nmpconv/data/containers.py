@@ -33,8 +33,8 @@ def names(path: Path) -> set[str]:
     if suffix in HDF5:
         with _hdf5(path) as file:
             return {name for name, _ in _datasets(file)}
-    found = loaded(path) if suffix in TORCH else None
-    return set(map(str, found)) if isinstance(found, Mapping) else set()
+    content = loaded(path) if suffix in TORCH else None
+    return set(map(str, content)) if isinstance(content, Mapping) else set()
 
 
 def read(path: Path, input_name: str) -> tuple[np.ndarray, list[Any] | None]:
@@ -132,13 +132,13 @@ def _datasets(file: Any) -> list[tuple[str, Any]]:
     return [(name, file[name]) for name in hard if isinstance(file[name], h5py.Dataset)]
 
 
-def _dataset(found: Any, path: Path) -> np.ndarray:
-    if found.external is not None or found.is_virtual:
-        raise InputError(f"{found.name} lies in another file", where=str(path))
-    if found.dtype.kind not in "biuf":
-        raise InputError(f"{found.name} holds {found.dtype}; numbers are allowed", where=str(path))
-    _check_size(prod(found.shape) * found.dtype.itemsize, found.name, path)
-    return np.asarray(found[()])
+def _dataset(dataset: Any, path: Path) -> np.ndarray:
+    if dataset.external is not None or dataset.is_virtual:
+        raise InputError(f"{dataset.name} lies in another file", where=str(path))
+    if dataset.dtype.kind not in "biuf":
+        raise InputError(f"{dataset.name} holds {dataset.dtype}; numbers are allowed", where=str(path))
+    _check_size(prod(dataset.shape) * dataset.dtype.itemsize, dataset.name, path)
+    return np.asarray(dataset[()])
 
 
 def _check_size(size: int, name: str, path: Path) -> None:

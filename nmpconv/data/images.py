@@ -114,8 +114,8 @@ def load(
                 image.load()
                 decoded = _decode(upright(image), "L" if size[2] == 1 else "RGB")
     except UnidentifiedImageError:
-        found = f"not a readable image: none of {', '.join(FORMATS)}"
-        raise InputError(found, where=where, hint="replace or remove the file") from None
+        problem = f"not a readable image: none of {', '.join(FORMATS)}"
+        raise InputError(problem, where=where, hint="replace or remove the file") from None
     except (InputError, MemoryError):
         raise
     except Exception as error:  # whatever a decoder trips over
@@ -132,8 +132,8 @@ def _open(source: Path | bytes) -> Image.Image:
 
 def orientation(image: Image.Image) -> int:
     """EXIF's orientation, 1 to 8; 1 is upright, and so is what is none of them."""
-    found = image.getexif().get(ORIENTATION, 1)
-    return found if found in TURNS else 1
+    value = image.getexif().get(ORIENTATION, 1)
+    return value if value in TURNS else 1
 
 
 def upright(image: Image.Image) -> Image.Image:
@@ -153,22 +153,22 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
 def remarks(pictures: Sequence[Path | bytes | Image.Image]) -> tuple[str, ...]:
     """Remarks on pictures that are turned, and on those with transparency, by their headers."""
     turned = transparent = 0
-    for one in pictures:
+    for source in pictures:
         try:
-            with _open(one) if isinstance(one, Path | bytes) else nullcontext(one) as image:
+            with _open(source) if isinstance(source, Path | bytes) else nullcontext(source) as image:
                 turned += orientation(image) > 1
                 transparent += image.mode in ALPHA or "transparency" in image.info
         except Exception:  # whatever is wrong with it is told where it is decoded
             continue
-    found = []
+    texts = []
     if turned:
-        found.append(f"{turned} of {len(pictures)} images are turned as their EXIF orientation says")
+        texts.append(f"{turned} of {len(pictures)} images are turned as their EXIF orientation says")
     if transparent:
-        found.append(
+        texts.append(
             f"{transparent} of {len(pictures)} images have an alpha channel, which is dropped: "
             "what is transparent has the colour that lies under it"
         )
-    return tuple(found)
+    return tuple(texts)
 
 
 def _check_pixels(width: int, height: int, most: int, where: str) -> None:

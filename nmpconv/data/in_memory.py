@@ -38,10 +38,10 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
             break
         where = f"{WHERE}[{number}]"
         value, label = pair(item, input_name, where)
-        found = list(_samples(value, shape, where))
-        samples += found
+        items = list(_samples(value, shape, where))
+        samples += items
         if label is not None:
-            labels += _classes(label, len(found), where)
+            labels += _classes(label, len(items), where)
         if labels and len(labels) != len(samples):
             raise InputError("some samples have a label, others have none", where=where, hint="label all or none")
     if not samples:
@@ -93,8 +93,8 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
     elif is_picture(value):
         yield value
     elif isinstance(value, Sequence) and value and (is_picture(value[0]) or isinstance(value[0], str | PathLike)):
-        for one in value:
-            yield from _samples(one, shape, where)
+        for element in value:
+            yield from _samples(element, shape, where)
     else:
         array = _array(value)
         if array.dtype.kind not in "biuf":

@@ -40,14 +40,14 @@ def parsed(
     rows = csv.reader(lines)
     all_rows = _csv_rows(rows, Path(where))
     header = [cell.strip() for cell in next(all_rows, [])]
-    file_at, label_at, kept = place_of(header, FILES), place_of(header, OF_LISTS), []
+    file_at, label_at, first_rows = place_of(header, FILES), place_of(header, OF_LISTS), []
     if file_at is None:
         if not header or folder is None or not (folder / header[0]).is_file():
             raise InputError(f"the header is {','.join(header)!r}; a column `file` is needed", where=where)
-        file_at, label_at, kept = 0, 1 if len(header) > 1 else None, [(1, header)]
+        file_at, label_at, first_rows = 0, 1 if len(header) > 1 else None, [(1, header)]
     entries: list[tuple[int, str]] = []
     labels: list[int] = []
-    for number, row in [*kept, *((rows.line_num, row) for row in all_rows)]:
+    for number, row in [*first_rows, *((rows.line_num, row) for row in all_rows)]:
         if not any(cell.strip() for cell in row):
             continue
         if len(row) <= max(file_at, label_at or 0):

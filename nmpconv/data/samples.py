@@ -52,8 +52,8 @@ class Samples:
         """Remarks for people: on what was left out of the source, on pictures that were turned, on transparency."""
         if self.preprocess is None:
             return self.source.remarks
-        some = [self.source.image(self.indices[i]) for i in spread(len(self), LOOKED)]
-        return (*self.source.remarks, *images.remarks([one for one in some if one is not None]))
+        pictures = [self.source.image(self.indices[i]) for i in spread(len(self), LOOKED)]
+        return (*self.source.remarks, *images.remarks([picture for picture in pictures if picture is not None]))
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -205,8 +205,8 @@ class Feeds(Sequence[dict[str, np.ndarray]]):
     ) -> None:
         lengths = {name: len(s) for name, s in samples.items()}
         if len(set(lengths.values())) > 1:
-            found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
-            raise InputError(f"the inputs have different numbers of samples ({found})")
+            counts = ", ".join(f"{name}: {n}" for name, n in lengths.items())
+            raise InputError(f"the inputs have different numbers of samples ({counts})")
         self._samples = dict(samples)
         self._pixels, self._shifts = frozenset(pixels), dict(shifts or {})
         self._length = next(iter(lengths.values()), 0)
@@ -217,8 +217,8 @@ class Feeds(Sequence[dict[str, np.ndarray]]):
     def __getitem__(self, i: int) -> dict[str, np.ndarray]:  # type: ignore[override]
         if not -self._length <= i < self._length:
             raise IndexError(i)
-        found = {name: s.graph_input(i, pixels=name in self._pixels) for name, s in self._samples.items()}
-        return found | {name: shifts.stored(found[name]) for name, shifts in self._shifts.items() if name in found}
+        inputs = {name: s.graph_input(i, pixels=name in self._pixels) for name, s in self._samples.items()}
+        return inputs | {name: shifts.stored(inputs[name]) for name, shifts in self._shifts.items() if name in inputs}
 
     def subset(self, indices: Sequence[int]) -> Feeds:
         """The samples at these indices of every input."""
@@ -227,7 +227,7 @@ class Feeds(Sequence[dict[str, np.ndarray]]):
 
     def of(self, graph: Graph) -> Feeds:
         """The same for a graph whose inputs may be shifted."""
-        shifts = {name: kept for name in graph.inputs if (kept := graph[name].shifts) is not None}
+        shifts = {name: own_shifts for name in graph.inputs if (own_shifts := graph[name].shifts) is not None}
         return Feeds(self._samples, self._pixels, shifts)
 
 

@@ -43,24 +43,26 @@ def open_frames(
     """
     shape = tuple(shape)
     named = str(data) if isinstance(data, str | Path) else WHERE
-    listening, said = ears(front, shape, axis), ""
+    listening, label_source = ears(front, shape, axis), ""
     if isinstance(data, str | Path):
         source = open_source(Path(data), input_name, shape, listening, classes)
-        parts, said = _split(source, shape, axis, front), source.labelled
+        parts, label_source = _split(source, shape, axis, front), source.labelled
     else:
         if isinstance(data, np.ndarray):
             data = data if data.ndim > len(shape) and axis is None else [data]
         data = list(data if limit is None else islice(data, limit))
         parts = _given(data, input_name, shape, axis)
-    if any(one.image(0) is not None or _is_picture(one.array(0), shape, preprocess) for one, _ in parts):
+    if any(part.image(0) is not None or _is_picture(part.array(0), shape, preprocess) for part, _ in parts):
         samples = open_samples(data, shape, preprocess, input_name=input_name, max_pixels=max_pixels, classes=classes)
-        return samples, _starts([len(one) for one, _ in parts])
-    sequences = [_frames(one, shape) for one, _ in parts]
+        return samples, _starts([len(part) for part, _ in parts])
+    sequences = [_frames(part, shape) for part, _ in parts]
     frames = [frame for sequence in sequences for frame in sequence]
     if not frames:
         raise InputError("it holds no frames", where=named)
     labels = _labels([label for _, label in parts], [len(sequence) for sequence in sequences], named)
-    samples = Samples("array", shape, None, Items(frames, name=named, labelled=said), tuple(range(len(frames))), labels)
+    samples = Samples(
+        "array", shape, None, Items(frames, name=named, labelled=label_source), tuple(range(len(frames))), labels
+    )
     samples[0]  # its shape is told now
     return samples, _starts([len(sequence) for sequence in sequences])
 
@@ -86,15 +88,15 @@ def _split(source: Source, shape: tuple[int, ...], axis: int | None, front: Fron
 
 def _given(data: Sequence[Any], input_name: str, shape: tuple[int, ...], axis: int | None) -> list[Part]:
     """Splits the samples of a program: a source for each sample."""
-    found: list[Part] = []
+    parts: list[Part] = []
     for i, item in enumerate(data):
         where = f"{WHERE}[{i}]"
         value, label = pair(item, input_name, where)
         if axis is None:
-            found.append((gather(_rows(value, shape), input_name, shape), label))
+            parts.append((gather(_rows(value, shape), input_name, shape), label))
         else:
-            found += [(Items(calls, name=where), label) for calls in calls_of(np.asarray(value), shape, axis, where)]
-    return found
+            parts += [(Items(calls, name=where), label) for calls in calls_of(np.asarray(value), shape, axis, where)]
+    return parts
 
 
 def calls_of(array: np.ndarray, shape: tuple[int, ...], axis: int, where: str) -> list[list[np.ndarray]]:
@@ -119,19 +121,19 @@ def calls_of(array: np.ndarray, shape: tuple[int, ...], axis: int, where: str) -
     )
 
 
-def _labels(given: Sequence[Any], lengths: Sequence[int], where: str) -> tuple[int | None, ...] | None:
-    """A label for each call, None where it has none. given: of each sample; lengths: the calls of each."""
-    if all(label is None for label in given):
+def _labels(sample_labels: Sequence[Any], lengths: Sequence[int], where: str) -> tuple[int | None, ...] | None:
+    """A label for each call, None where it has none. sample_labels: of each sample; lengths: the calls of each."""
+    if all(label is None for label in sample_labels):
         return None
-    if any(label is None for label in given):
+    if any(label is None for label in sample_labels):
         raise InputError("some samples have a label, others have none", where=where, hint="label all or none")
-    found: list[int | None] = []
-    for label, count in zip(given, lengths, strict=True):
-        row = [int(one) for one in np.ravel(label)]
+    labels: list[int | None] = []
+    for label, count in zip(sample_labels, lengths, strict=True):
+        row = [int(number) for number in np.ravel(label)]
         if len(row) not in (1, count):
             raise InputError(f"{len(row)} labels for {count} calls; one, or one a call is allowed", where=where)
-        found += [*[None] * (count - len(row)), *row]
-    return tuple(found)
+        labels += [*[None] * (count - len(row)), *row]
+    return tuple(labels)
 
 
 def _rows(value: Any, shape: tuple[int, ...]) -> list[Any]:

@@ -157,8 +157,8 @@ def open_source(
     if suffix in containers.TORCH:
         from nmpconv.data.in_memory import gather  # it knows this module
 
-        found = containers.loaded(path)
-        return gather(found if isinstance(found, list) else [found], input_name, shape)
+        content = containers.loaded(path)
+        return gather(content if isinstance(content, list) else [content], input_name, shape)
     if suffix in containers.SUFFIXES:
         return _stack(path, *containers.read(path, input_name))
     if suffix == ".npy":
@@ -187,8 +187,8 @@ def files_of(path: Path) -> list[Path]:
     """The files that a source is read from: itself, or what it holds or names. InputError, as for `open_source`."""
     path, _ = tables.asked(path)
     if path.is_dir():
-        found, _ = _files_in(path)
-        return [*found, *(one for one in [path / LABELS] if one.is_file())]
+        files, _ = _files_in(path)
+        return [*files, *(file for file in [path / LABELS] if file.is_file())]
     suffix = path.suffix.lower()
     if suffix in (".txt", ".lst"):
         return [path, *lists.of_text(path)[0]]
@@ -215,11 +215,13 @@ def _samples(
     remarks: tuple[str, ...] = (),
 ) -> Source:
     """Samples of files of one kind, of which tables may hold several each."""
-    if not all(one.suffix.lower() in tables.SUFFIXES for one in files):
+    if not all(file.suffix.lower() in tables.SUFFIXES for file in files):
         return Items(files, labels, ears=ears, labelled=labelled, remarks=remarks)
     opened = []
-    for one in files:
-        where, lines = (one.place, _lines(one)) if isinstance(one, Member) else (str(one), read_lines(one, "table"))
+    for file in files:
+        where, lines = (
+            (file.place, _lines(file)) if isinstance(file, Member) else (str(file), read_lines(file, "table"))
+        )
         opened.append(tables.read(lines, where, shape, cut, classes))
     return Tables(opened, labels, labelled)
 
@@ -244,14 +246,14 @@ def _kind(suffix: str) -> str:
 
 def _of_one_kind(files: Sequence[Any], where: str, others: str) -> list[Any]:
     """The samples among files; tables only where there is nothing else, since they may describe the others."""
-    counts = Counter(kind for one in files if (kind := _kind(one.suffix)))
+    counts = Counter(kind for file in files if (kind := _kind(file.suffix)))
     if len(counts) > 1:
         counts.pop(".csv", None)
     if len(counts) > 1:
         kinds = " and ".join(f"{counts[kind]} {kind}" for kind in sorted(counts, key=lambda kind: kind[0] == "."))
         raise InputError(f"{kinds} files; one kind is allowed", where=where)
     if not counts:
-        other = Counter(one.suffix.lower() or one.name for one in files)
+        other = Counter(file.suffix.lower() or file.name for file in files)
         what = ", ".join(f"{n} {kind}" for kind, n in sorted(other.items())[:LISTED]) or "nothing"
         raise InputError(
             f"no samples in the {others} (found: {what})",
@@ -259,7 +261,7 @@ def _of_one_kind(files: Sequence[Any], where: str, others: str) -> list[Any]:
             hint=f"allowed: {' '.join(SUFFIXES)}, .npy arrays, .csv tables of numbers, or .wav",
         )
     [kind] = counts
-    return [one for one in files if _kind(one.suffix) == kind]
+    return [file for file in files if _kind(file.suffix) == kind]
 
 
 def _files_in(path: Path) -> tuple[list[Path], list[Path]]:
@@ -272,37 +274,41 @@ def _files_in(path: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _folder(path: Path, ears: Ears, shape: tuple[int, ...], cut: Cut, classes: Sequence[str]) -> Source:
-    found, _ = _files_in(path)
+    paths, _ = _files_in(path)
     listed = path / LABELS
-    named, said = None, ""
+    named, remark = None, ""
     if listed.is_file():
         try:
             files, labels = lists.of_csv(listed, classes)
         except InputError as error:
-            said = f"{listed} is not used: {error.message}"
+            remark = f"{listed} is not used: {error.message}"
         else:
             named = {Path(os.path.normpath(p)): c for p, c in zip(files, labels or (), strict=False)}
-    rows = [Path(os.path.normpath(p)) for p in found]
-    labels, labelled = _labels(rows, Path(os.path.normpath(path)), named, str(listed), classes, said)
-    return _samples(found, labels, ears, shape, cut, classes, labelled)
+    rows = [Path(os.path.normpath(p)) for p in paths]
+    labels, labelled = _labels(rows, Path(os.path.normpath(path)), named, str(listed), classes, remark)
+    return _samples(paths, labels, ears, shape, cut, classes, labelled)
 
 
 def _archive(path: Path, shape: tuple[int, ...], cut: Cut, classes: Sequence[str]) -> Source:
     files, remarks = archives.members(path)
-    found = _of_one_kind([one for one in files if one.name.name != LABELS], str(path), "archive")
-    if found[0].suffix == SOUND:
+    samples = _of_one_kind([member for member in files if member.name.name != LABELS], str(path), "archive")
+    if samples[0].suffix == SOUND:
         raise InputError("sound in an archive", where=str(path), hint="unpack it, and give the folder")
-    listed = min((one for one in files if one.name.name == LABELS), key=lambda one: len(one.name.parts), default=None)
+    listed = min(
+        (member for member in files if member.name.name == LABELS),
+        key=lambda member: len(member.name.parts),
+        default=None,
+    )
     named = None
-    root = _root([one.name for one in found])
+    root = _root([member.name for member in samples])
     if listed is not None:
         root = listed.name.parent
         rows, labels = lists.parsed(_lines(listed), listed.place, classes)
         named = {PurePath(os.path.normpath(root / name)): c for (_, name), c in zip(rows, labels or (), strict=False)}
     where = listed.place if listed else ""
-    names = [PurePath(os.path.normpath(one.name)) for one in found]
+    names = [PurePath(os.path.normpath(member.name)) for member in samples]
     labels, labelled = _labels(names, root, named, where, classes, "")
-    return _samples(found, labels, deaf, shape, cut, classes, labelled, remarks)
+    return _samples(samples, labels, deaf, shape, cut, classes, labelled, remarks)
 
 
 def _root(names: Sequence[PurePath]) -> PurePath:
@@ -313,12 +319,12 @@ def _root(names: Sequence[PurePath]) -> PurePath:
 
 
 def _labels(
-    found: Sequence[PurePath],
+    paths: Sequence[PurePath],
     folder: PurePath,
     named: Mapping[Any, int] | None,
     where: str,
     classes: Sequence[str],
-    said: str,
+    remark: str,
 ) -> tuple[list[int] | None, str]:
     """Returns the labels of a folder's samples, and where they come from, or why there are none.
 
@@ -329,16 +335,16 @@ def _labels(
     named: labels by path, of the list ``where``; None without one.
     """
     if named is not None:
-        rows = [named.get(p) for p in found]
+        rows = [named.get(p) for p in paths]
         if None not in rows:
             return [c for c in rows if c is not None], where
         count = sum(c is not None for c in rows)
-        said = f"{where} is not used: it has labels for {count} of {len(found)} samples"
-    names = [p.parent.name for p in found]
-    if all(p.parent != folder for p in found) and all(name.isdecimal() or name in classes for name in names):
+        remark = f"{where} is not used: it has labels for {count} of {len(paths)} samples"
+    names = [p.parent.name for p in paths]
+    if all(p.parent != folder for p in paths) and all(name.isdecimal() or name in classes for name in names):
         numbers = [class_number(name, classes, str(folder)) for name in names]
-        return numbers, "; ".join(filter(None, ["the names of the folders", said]))
-    return None, said
+        return numbers, "; ".join(filter(None, ["the names of the folders", remark]))
+    return None, remark
 
 
 def _load_npy(path: Path) -> np.ndarray:

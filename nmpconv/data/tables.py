@@ -43,16 +43,16 @@ class Cut(NamedTuple):
 
 def asked(path: Path) -> tuple[Path, Cut]:
     """Splits "walk.csv@step=64" into the path and the windows; a file of that very name is itself. InputError."""
-    found = WINDOWED.fullmatch(str(path))
-    if found is None or path.exists():
+    match = WINDOWED.fullmatch(str(path))
+    if match is None or path.exists():
         return path, WHOLE
     numbers: dict[str, int] = {}
-    for part in found[2].split(","):
+    for part in match[2].split(","):
         key, _, number = part.partition("=")
         if key not in KEYS or not re.fullmatch(r"[1-9][0-9]{0,8}", number):
             raise InputError(f"{part!r} is not allowed", where=str(path), hint="allowed: window=N and step=N, in rows")
         numbers[key] = int(number)
-    return Path(found[1]), Cut(**numbers)
+    return Path(match[1]), Cut(**numbers)
 
 
 WHOLE = Cut()
@@ -130,7 +130,7 @@ def read(
     lines = [line for line in lines if line.strip()]
     if not lines:
         raise InputError("the table is empty", where=where)
-    delimiter = next((one for one in DELIMITERS if one in lines[0]), ",")
+    delimiter = next((mark for mark in DELIMITERS if mark in lines[0]), ",")
     header = next(csv.reader(lines[:1], delimiter=delimiter))
     if all(map(_is_number, header)):
         header, first = [], 0
@@ -143,7 +143,7 @@ def read(
     values = _numbers(rows, where, delimiter, columns, first)
     timed = [header[i].strip().lower() in TIMES for i in columns] if header else []
     if any(timed) and not _fits(values.shape[1], shape):
-        values = values[:, [not one for one in timed]]
+        values = values[:, [not is_time for is_time in timed]]
     labels: list[int] = []
     if label_at is not None:
         cells = csv.reader(rows, delimiter=delimiter)
@@ -166,9 +166,9 @@ def _check_cells(rows: Sequence[str], where: str, delimiter: str, count: int, fi
         if row.count(delimiter) + 1 != count:  # a quoted cell may hold delimiters
             cells = next(csv.reader([row], delimiter=delimiter))
             if len(cells) < count or any(cell.strip() for cell in cells[count:]):
-                one = "the header" if first else "the first row"
+                reference = "the header" if first else "the first row"
                 raise InputError(
-                    f"a row of {len(cells)} cells; {one} has {count}",
+                    f"a row of {len(cells)} cells; {reference} has {count}",
                     where=f"{where}:{i + first + 1}",
                     hint="a table has numbers, and maybe a column `label`; a list of files has a column `file`",
                 )
@@ -179,7 +179,7 @@ def _numbers(rows: Sequence[str], where: str, delimiter: str, columns: Sequence[
     if not rows or not columns:
         raise InputError("the table holds no numbers", where=where)
     try:
-        found = np.loadtxt(
+        numbers = np.loadtxt(
             rows, np.float64, comments=None, delimiter=delimiter, usecols=columns, ndmin=2, quotechar='"'
         )
     except ValueError as error:
@@ -188,11 +188,11 @@ def _numbers(rows: Sequence[str], where: str, delimiter: str, columns: Sequence[
         allowed = "a table has numbers, and maybe a column `label`; a list of files has a column `file`"
         raise InputError(f"not a table of numbers: {reason}", where=where, hint=hint + allowed) from None
     with np.errstate(over="ignore"):  # becomes infinity, which is refused
-        found = found.astype(np.float32)
-    if wrong := np.argwhere(~np.isfinite(found)).tolist():
+        numbers = numbers.astype(np.float32)
+    if wrong := np.argwhere(~np.isfinite(numbers)).tolist():
         row, column = wrong[0]
         raise InputError(f"column {columns[column] + 1} is no finite number", where=f"{where}:{row + first + 1}")
-    return found
+    return numbers
 
 
 def _fits(columns: int, shape: tuple[int, ...]) -> bool:
