@@ -39,8 +39,8 @@ class TensorInC(Structure):
 
     def value(self, name: str) -> Value:
         quant = Quant(self.bits, (self.exponent,), self.lo, self.hi)
-        found = Value(name, tuple(self.shape[: self.rank]), quant.dtype, quant=quant)
-        return replace(found, data=self._array(found)) if self.is_const else found
+        value = Value(name, tuple(self.shape[: self.rank]), quant.dtype, quant=quant)
+        return replace(value, data=self._array(value)) if self.is_const else value
 
     def array(self) -> np.ndarray:
         """The integers where they lie."""

@@ -87,10 +87,10 @@ class InputRange:
 
 def joined(ranges: Iterable[InputRange]) -> list[InputRange]:
     """One of each input, over the samples of all."""
-    found: dict[str, InputRange] = {}
-    for one in ranges:
-        if one.name in found:
-            found[one.name].merge(one)
+    by_name: dict[str, InputRange] = {}
+    for input_range in ranges:
+        if input_range.name in by_name:
+            by_name[input_range.name].merge(input_range)
         else:
-            found[one.name] = replace(one)
-    return list(found.values())
+            by_name[input_range.name] = replace(input_range)
+    return list(by_name.values())

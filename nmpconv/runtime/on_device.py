@@ -140,20 +140,20 @@ def run(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> Arrays:
 def _run(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> Arrays:
     device.set_inputs(_bytes(net, inputs))
     digest = device.run().digest
-    found = [device.read(port.tensor, net.model.tensors[port.tensor].nbytes) for port in net.model.outputs]
-    if zlib.crc32(b"".join(found)) != digest:
+    blobs = [device.read(port.tensor, net.model.tensors[port.tensor].nbytes) for port in net.model.outputs]
+    if zlib.crc32(b"".join(blobs)) != digest:
         raise MismatchError("the outputs that were read are not those of the run", where=device.name)
-    made = dict(zip((port.tensor for port in net.model.outputs), found, strict=True))
-    return [_array(net, port.tensor, made[port.tensor]) for port in net.outputs]
+    by_tensor = dict(zip((port.tensor for port in net.model.outputs), blobs, strict=True))
+    return [_array(net, port.tensor, by_tensor[port.tensor]) for port in net.outputs]
 
 
 def verify(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> None:
     """Raises MismatchError where the device's outputs are not, byte for byte, the host's."""
     for port, got, wanted in zip(net.outputs, run(device, net, inputs), net.run(*inputs), strict=True):
-        found = difference(port.tensor, got, wanted)
-        if found is not None:
+        mismatch = difference(port.tensor, got, wanted)
+        if mismatch is not None:
             raise MismatchError(
-                f"output {port.name!r} differs from the host's: {found}",
+                f"output {port.name!r} differs from the host's: {mismatch}",
                 where=device.name,
                 hint="nmpconv compare --device shows the first op that differs",
             )
@@ -202,8 +202,8 @@ def first_difference(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> 
             device.restart()
             device.run(op + 1)
             got = _array(net, tensor, device.read(tensor, ours.nbytes))
-            found = difference(tensor, got, ours)
-            return op, found or Difference(tensor, 0, ours.size, ())
+            mismatch = difference(tensor, got, ours)
+            return op, mismatch or Difference(tensor, 0, ours.size, ())
     return None
 
 
@@ -226,15 +226,15 @@ def sequences(net: Net) -> list[list[Arrays]]:
 def cases(net: Net, seed: int = 0) -> list[Arrays]:
     """The inputs of the file's test vectors; without any, random ones."""
     ports = [net.model.tensors[port.tensor] for port in net.model.inputs]
-    vectors = [given for given, _ in net.model.test_vectors]
+    vectors = [vector for vector, _ in net.model.test_vectors]
     if vectors:
         return [
             [
                 np.frombuffer(data, tensor.dtype).reshape(tensor.shape)
-                for data, tensor, port in zip(given, ports, net.model.inputs, strict=True)
+                for data, tensor, port in zip(vector, ports, net.model.inputs, strict=True)
                 if port.state is None
             ]
-            for given in vectors
+            for vector in vectors
         ]
     rng = np.random.default_rng(seed)
     return [[rng.integers(p.lo, p.hi + 1, p.shape).astype(p.dtype) for p in net.inputs]]
@@ -248,5 +248,5 @@ def _bytes(net: Net, inputs: Sequence[np.ndarray]) -> bytes:
 
 
 def _array(net: Net, tensor: int, data: bytes) -> np.ndarray:
-    found = net.model.tensors[tensor]
-    return np.frombuffer(data, np.dtype(found.dtype).newbyteorder("<")).reshape(found.shape)
+    entry = net.model.tensors[tensor]
+    return np.frombuffer(data, np.dtype(entry.dtype).newbyteorder("<")).reshape(entry.shape)

@@ -59,8 +59,8 @@ class Turn:
         return max(map(self._handle, self._machines)) + self.states
 
     def _handle(self, needs: interpreter.TargetNeeds) -> int:
-        found = memory(self.model, needs.scratch_bytes)
-        return needs.arena_bytes - (needs.activation_bytes if found is None else found.with_scratch)
+        plan = memory(self.model, needs.scratch_bytes)
+        return needs.arena_bytes - (needs.activation_bytes if plan is None else plan.with_scratch)
 
     @property
     def stack(self) -> int:

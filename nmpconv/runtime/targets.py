@@ -43,12 +43,12 @@ class Needs:
 def needs(data: bytes, target: str, *, exact: bool = True) -> Needs:
     """data: the file. target: of `TARGETS`. Raises ModelError where the interpreter refuses the file."""
     if target == HOST:
-        found = interpreter.needs(data)
-        arena, scratch, packed = (found[f"{part}_bytes"] for part in ("arena", "scratch", "packed"))
+        info = interpreter.needs(data)
+        arena, scratch, packed = (info[f"{part}_bytes"] for part in ("arena", "scratch", "packed"))
     else:
         there = interpreter.needs_of_target(data, target)
-        found, arena, scratch, packed = vars(there), there.arena_bytes, max(there.scratch_bytes, default=0), 0
-    activations = found["activation_bytes"]
+        info, arena, scratch, packed = vars(there), there.arena_bytes, max(there.scratch_bytes, default=0), 0
+    activations = info["activation_bytes"]
     rest = arena - activations - packed
     return Needs(target, arena, activations, rest, scratch, packed, exact, INTERPRETER.get(target))
 
