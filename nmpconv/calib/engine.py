@@ -101,8 +101,8 @@ class Engine:
             results = self._session.run(computed, typed) if computed else []
         except Exception as error:
             raise InputError(f"onnxruntime cannot run the model: {error}", where=self._where) from error
-        found = dict(zip(computed, results, strict=True))
-        return {name: found[name] if name in found else typed[name].copy() for name in wanted}
+        tensors = dict(zip(computed, results, strict=True))
+        return {name: tensors[name] if name in tensors else typed[name].copy() for name in wanted}
 
 
 class FloatEngine(Engine):

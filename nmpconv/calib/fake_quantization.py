@@ -68,8 +68,8 @@ class Switched:
         on = frozenset(on)
         blends = {port: np.float32(switch in on) for switch, port in self._blends.items()}
         rounds = {SWITCHES: np.array([switch in on for switch in self._rounds])}
-        found = [self._engine.run({**feed, **rounds, **blends}) for feed in self._feeds]
-        return [np.stack([result[name] for result in found]) for name in self._fetch]
+        results = [self._engine.run({**feed, **rounds, **blends}) for feed in self._feeds]
+        return [np.stack([result[name] for result in results]) for name in self._fetch]
 
 
 def constant_switch(output: str) -> str:
@@ -100,12 +100,12 @@ def _blend(proto: onnx.ModelProto, other: onnx.ModelProto, graph: Graph) -> dict
         name = constant_switch(makers[out])
         ports[name] = port = f"{PREFIX}switch/{name}"
         difference = numpy_helper.from_array(rounded - ours, f"{PREFIX}difference/{tensor.name}")
-        kept = numpy_helper.from_array(ours, f"{PREFIX}float/{tensor.name}")
-        constants += [difference, kept]
+        floats = numpy_helper.from_array(ours, f"{PREFIX}float/{tensor.name}")
+        constants += [difference, floats]
         product = f"{PREFIX}product/{tensor.name}"
         nodes += [
             helper.make_node("Mul", [difference.name, port], [product]),
-            helper.make_node("Add", [kept.name, product], [tensor.name]),
+            helper.make_node("Add", [floats.name, product], [tensor.name]),
         ]
     name, inputs, outputs = proto.graph.name, proto.graph.input, proto.graph.output
     proto.graph.CopyFrom(helper.make_graph([*nodes, *proto.graph.node], name, inputs, outputs, constants))
@@ -134,14 +134,14 @@ def _add_switches(
         nodes.append(node)
         for name in node.output:
             nodes += _rounding(name, ports[name], graph, centred) if name in ports else []
-    made = helper.make_graph(
+    new_graph = helper.make_graph(
         nodes,
         proto.graph.name,
         [*proto.graph.input, *inputs],
         [onnx.ValueInfoProto(name=name) for name in fetch],
         proto.graph.initializer,
     )
-    proto.graph.CopyFrom(made)
+    proto.graph.CopyFrom(new_graph)
 
 
 def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.NodeProto]:

@@ -74,36 +74,36 @@ def budget(
     noisy = [i for i, power in enumerate(total) if power > 0]
 
     def share(*names: str) -> float:
-        found = passes.run(names)
-        return float(np.mean([_power(found[i] - plain[i]) / total[i] for i in noisy])) if noisy else 0.0
+        outputs = passes.run(names)
+        return float(np.mean([_power(outputs[i] - plain[i]) / total[i] for i in noisy])) if noisy else 0.0
 
     wanted = [name for name in passes.switches if asked is None or name in asked]
     most = max(PASSES_LEAST, OPS_MOST // ((len(ranged.nodes) + len(heads)) * passes.runs))
     most = min(most, affordable // count - 2)
-    found = (
+    by_name = (
         dict(zip(wanted, each(share, wanted), strict=True))
         if len(wanted) <= most
         else _largest(share, wanted, most, least)
     )
-    shares = dict(sorted(((name, round(x, DIGITS)) for name, x in found.items()), key=lambda item: -item[1]))
+    shares = dict(sorted(((name, round(x, DIGITS)) for name, x in by_name.items()), key=lambda item: -item[1]))
     grids = {first: tuple(members[first]) for first in shares if members[first] != [first]}
     return Noise(shares, grids=grids)
 
 
 def _largest(share: Callable[..., float], names: Sequence[str], passes: int, least: float = 0.0) -> dict[str, float]:
     """The largest shares of single tensors that so many passes find, as long as there may be larger ones than least."""
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     blocks = [(-inf, 0, len(names))]  # a heap: minus the share of names[start:end]
     while blocks and passes > 0 and -blocks[0][0] >= least:
         less, start, end = heappop(blocks)
         if end - start == 1:
-            found[names[start]] = -less
+            shares[names[start]] = -less
             continue
         middle = (start + end) // 2
         for half in ((start, middle), (middle, end)):
             heappush(blocks, (-share(*names[slice(*half)]), *half))
         passes -= 2
-    return found | {names[start]: -less for less, start, end in blocks if end - start == 1}
+    return shares | {names[start]: -less for less, start, end in blocks if end - start == 1}
 
 
 def rounded(graph: Graph, groups: Iterable[Sequence[str]]) -> dict[str, list[str]]:

@@ -99,9 +99,9 @@ class TensorStats:
     def merged(cls, first: TensorStats | None, other: TensorStats) -> TensorStats:
         """Statistics of the samples of both, which stay as they are."""
         stats = cls()
-        for one in (first, other):
-            if one is not None:
-                stats.merge(one)
+        for part in (first, other):
+            if part is not None:
+                stats.merge(part)
         return stats
 
     def merge(self, other: TensorStats) -> None:
@@ -258,22 +258,22 @@ def observe(
 
     def measured(i: int) -> dict[str, TensorStats]:
         tensors = engine.run(feeds[i])
-        found = {name: TensorStats.of(tensors[name]) for name in stats}
-        for name, one in found.items():
-            if not one.is_finite:
+        by_name = {name: TensorStats.of(tensors[name]) for name in stats}
+        for name, statistics in by_name.items():
+            if not statistics.is_finite:
                 raise OutOfRange(
                     f"the float model gives NaN or infinity in the tensor {name!r} for sample {i}",
                     hint="check the preprocessing and that the model runs in onnxruntime",
                 )
-            if limits and name in limits and _beyond(one, *limits[name]):
-                found[name] = TensorStats.of(np.clip(tensors[name], *limits[name]))
-        return found
+            if limits and name in limits and _beyond(statistics, *limits[name]):
+                by_name[name] = TensorStats.of(np.clip(tensors[name], *limits[name]))
+        return by_name
 
     together = max(1, min(TOGETHER, TENSORS // max(len(stats), 1)))
     for start in range(0, len(feeds), together):
-        some = range(start, min(start + together, len(feeds)))
-        for i, found in zip(some, each(measured, some), strict=True):
-            for name, one in found.items():
-                stats[name].merge(one)
+        indices = range(start, min(start + together, len(feeds)))
+        for i, by_name in zip(indices, each(measured, indices), strict=True):
+            for name, statistics in by_name.items():
+                stats[name].merge(statistics)
             progress("calibrate", i + 1, len(feeds))
     return stats

@@ -91,20 +91,20 @@ def original(model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
 def needed(graph: onnx.GraphProto, outputs: Iterable[str]) -> list[onnx.NodeProto]:
     """The nodes that these tensors depend on, producers first, else in the file's order."""
     makers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
-    found: set[int] = set()
+    indices: set[int] = set()
     waiting = list(outputs)
     while waiting:
         i = makers.get(waiting.pop())
-        if i is not None and i not in found:
-            found.add(i)
+        if i is not None and i not in indices:
+            indices.add(i)
             waiting += reads(graph.node[i])
     nodes: dict[int, onnx.NodeProto] = {}
-    for first in sorted(found):
+    for first in sorted(indices):
         stack = [first]
         while stack:
             above = [makers[name] for name in reads(graph.node[stack[-1]]) if name in makers]
             late = [i for i in above if i not in nodes]
-            if late and len(stack) <= len(found):  # more are a loop, which onnxruntime refuses
+            if late and len(stack) <= len(indices):  # more are a loop, which onnxruntime refuses
                 stack += late
             else:
                 i = stack.pop()
@@ -122,21 +122,21 @@ def reads(node: onnx.NodeProto) -> list[str]:
 def activations(graph: onnx.GraphProto) -> set[str]:
     """The tensors whose values, not only shapes, depend on the inputs. Nodes have to be in order."""
     constants = {tensor.name for tensor in graph.initializer}
-    found = {value.name for value in graph.input} - constants
+    active = {value.name for value in graph.input} - constants
     for node in graph.node:
-        if node.op_type not in OF_SHAPES and found.intersection(reads(node)):
-            found.update(node.output)
-    return found - {""}
+        if node.op_type not in OF_SHAPES and active.intersection(reads(node)):
+            active.update(node.output)
+    return active - {""}
 
 
 def behind_jumps(graph: onnx.GraphProto) -> set[str]:
     """The activations that an op which is not continuous makes, or that depend on one. Nodes have to be in order."""
     moving = activations(graph)
-    found: set[str] = set()
+    names: set[str] = set()
     for node in graph.node:
-        if moving.intersection(node.output) and (_jumps(node) or found.intersection(reads(node))):
-            found.update(node.output)
-    return found - {""}
+        if moving.intersection(node.output) and (_jumps(node) or names.intersection(reads(node))):
+            names.update(node.output)
+    return names - {""}
 
 
 def _jumps(node: onnx.NodeProto) -> bool:
@@ -196,9 +196,9 @@ def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
 
 def _constants(graph: onnx.GraphProto) -> dict[str, TensorProto]:
     """Initializers, and what Constant nodes hold."""
-    made = [(node.output[0], a) for node in graph.node if node.op_type == "Constant" for a in node.attribute]
+    pairs = [(node.output[0], a) for node in graph.node if node.op_type == "Constant" for a in node.attribute]
     return {tensor.name: tensor for tensor in graph.initializer} | {
-        name: attribute.t for name, attribute in made if attribute.name == "value"
+        name: attribute.t for name, attribute in pairs if attribute.name == "value"
     }
 
 
@@ -220,11 +220,11 @@ def _clipped(
 
     step, zero = number(grid, 1, 1.0), number(grid, 2, 0.0)
     low, high = ((number(clip, place, end) - zero) * step for place, end in ((1, -np.inf), (2, np.inf)))
-    kept = [clamp for clamp in clamps if clamp is not None]
+    known = [clamp for clamp in clamps if clamp is not None]
     near = 1e-6 * max((abs(end) for end in (low, high) if np.isfinite(end)), default=0.0)
     return (
-        low if any(clamp[0] >= low - near for clamp in kept) else low - step,
-        high if any(clamp[1] <= high + near for clamp in kept) else high + step,
+        low if any(clamp[0] >= low - near for clamp in known) else low - step,
+        high if any(clamp[1] <= high + near for clamp in known) else high + step,
     )
 
 
@@ -239,8 +239,8 @@ def _ends(node: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Se
         return ANY
     step = float(numpy_helper.to_array(scale).flat[0])
     end = (int(np.iinfo(dtype).max) - start) * step
-    kept = any(clamp is not None and clamp[1] <= end * (1 + 1e-6) for clamp in clamps)
-    return (0.0, end) if kept else (-step, end + step)
+    saturates = any(clamp is not None and clamp[1] <= end * (1 + 1e-6) for clamp in clamps)
+    return (0.0, end) if saturates else (-step, end + step)
 
 
 def _lrn_written_out(graph: onnx.GraphProto) -> None:  # case 4
@@ -250,8 +250,8 @@ def _lrn_written_out(graph: onnx.GraphProto) -> None:  # case 4
             nodes.append(node)
             continue
         x, y = node.input[0], node.output[0]
-        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        p = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, **given}
+        options = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        p = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, **options}
         numbers = {"alpha": p["alpha"], "bias": p["bias"], "power": -p["beta"]}
         graph.initializer.extend(numpy_helper.from_array(np.float32(n), f"{y}~{name}") for name, n in numbers.items())
         size = p["size"]

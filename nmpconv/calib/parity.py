@@ -79,18 +79,18 @@ def compare(
     makes of the samples, of ``outputs``; it is run where that is not known.
     """
     names = list(dict.fromkeys(outputs or graph.outputs))
-    both = _Both(model, graph, pairs, names)
+    comparison = _Both(model, graph, pairs, names)
     if not outputs:
-        names += [name for name in both.saturating(names) if name not in names]
-    gaps = both.gaps(names, known)
+        names += [name for name in comparison.saturating(names) if name not in names]
+    gaps = comparison.gaps(names, known)
     if any(gap.db < SAME_DB for gap in gaps.values()):
-        gaps = both.noisy(gaps, known)
+        gaps = comparison.noisy(gaps, known)
     wrong = [name for name, gap in gaps.items() if not gap.holds]
     if wrong:
-        gaps |= both.after_jumps(wrong)
+        gaps |= comparison.after_jumps(wrong)
     worst = min(gaps, key=lambda name: gaps[name].spare)
-    found = Parity(worst, gaps[worst].db, gaps[worst].required, gaps[worst].holds)
-    return found if found.holds or outputs else both.located(found)
+    parity = Parity(worst, gaps[worst].db, gaps[worst].required, gaps[worst].holds)
+    return parity if parity.holds or outputs else comparison.located(parity)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class _Both:
         Names do not tell what that is in the graph: a pass may have moved data before the function, or after it.
         """
         makers = {name: node for node in self._model.graph.node for name in node.output}
-        found = []
+        inputs = []
         for output in outputs:
             node = makers.get(output)
             while node is not None and node.op_type in LAYOUT_OPS:
@@ -179,18 +179,18 @@ class _Both:
                 twin = _operand_of_last(self._graph, output, SATURATING[node.op_type])
                 if twin:
                     self._twins[node.input[0]] = twin
-                    found.append(node.input[0])
-        return found
+                    inputs.append(node.input[0])
+        return inputs
 
     def gaps(self, names: Sequence[str], known: Known | None = None) -> dict[str, _Gap]:
         """Over all samples, one at a time, without the noise. known: see `compare`."""
         first, second = known or self._first(names), self._second(names)
-        found = dict.fromkeys(names, _Gap())
+        totals = dict.fromkeys(names, _Gap())
         for i, (ours, theirs) in enumerate(self._pairs):
             wanted = first.plain()[i] if isinstance(first, Known) else self._run(first, ours, names)
             got = self._run(second, theirs, names)
-            found = {name: gap + _Gap.of(wanted[name], got[name]) for name, gap in found.items()}
-        return found
+            totals = {name: gap + _Gap.of(wanted[name], got[name]) for name, gap in totals.items()}
+        return totals
 
     def noisy(self, gaps: Mapping[str, _Gap], known: Known | None = None) -> dict[str, _Gap]:
         """The same with the noise of case 2."""
@@ -219,47 +219,47 @@ class _Both:
             return {}
         first, second = self._first(late), self._second(late)
         runs = [(self._run(first, a, late), self._run(second, b, late)) for a, b in self._pairs]
-        found = {}
+        gaps = {}
         for name in late:
             wanted, got = (np.concatenate([run[side][name].ravel() for run in runs]) for side in (0, 1))
-            found[name] = _Gap.of(wanted, got, few=FEW)
-        return {name: gap for name, gap in found.items() if gap.holds}
+            gaps[name] = _Gap.of(wanted, got, few=FEW)
+        return {name: gap for name, gap in gaps.items() if gap.holds}
 
-    def located(self, found: Parity) -> Parity:
+    def located(self, parity: Parity) -> Parity:
         """The same with the place where the two part, on the sample that shows it best."""
-        names = [found.tensor]
+        names = [parity.tensor]
         first, second = self._first(names), self._second(names)
         runs = [(self._run(first, a, names), self._run(second, b, names)) for a, b in self._pairs]
-        spare = [_Gap.of(wanted[found.tensor], got[found.tensor]).db for wanted, got in runs]
+        spare = [_Gap.of(wanted[parity.tensor], got[parity.tensor]).db for wanted, got in runs]
         pair = self._pairs[int(np.argmin(spare))]
         order = [name for node in original_model.needed(self._model.graph, names) for name in node.output]
-        gaps = dict(self._inner(pair, self._common(order))) | {found.tensor: _Gap(error=math.inf)}
+        gaps = dict(self._inner(pair, self._common(order))) | {parity.tensor: _Gap(error=math.inf)}
         above = self._above(gaps)
         agree = {name for name, gap in gaps.items() if gap.holds}
         # A name that a pass gave to something else is no trace: what depends on that tensor agrees.
         misnamed = {name for reader in agree for name in above[reader]} - agree
         first_wrong = next(name for name in order if name in gaps and name not in agree | misnamed)
-        if first_wrong != found.tensor:
-            found = replace(found, tensor=first_wrong, db=gaps[first_wrong].db, required=gaps[first_wrong].required)
-        return self._at(found, agree)
+        if first_wrong != parity.tensor:
+            parity = replace(parity, tensor=first_wrong, db=gaps[first_wrong].db, required=gaps[first_wrong].required)
+        return self._at(parity, agree)
 
     def _above(self, names: Collection[str]) -> dict[str, set[str]]:
         """For each of these tensors of the first model those of them that it depends on without another between."""
         sources: dict[str, set[str]] = {}
-        found: dict[str, set[str]] = {}
+        direct: dict[str, set[str]] = {}
         for node in self._model.graph.node:
             above = set().union(*(sources.get(name, set()) for name in original_model.reads(node)))
             for name in node.output:
-                found[name] = above
+                direct[name] = above
                 sources[name] = {name} if name in names else above
-        return {name: found[name] for name in names}
+        return {name: direct[name] for name in names}
 
-    def _at(self, found: Parity, agree: Collection[str]) -> Parity:
+    def _at(self, parity: Parity, agree: Collection[str]) -> Parity:
         """agree: tensors of both models that were found to be the same."""
         graph = self._model.graph
         moving = original_model.activations(graph)
         makers = {name: node for node in graph.node for name in node.output if name in moving}
-        inside, waiting = [], [found.tensor]
+        inside, waiting = [], [parity.tensor]
         while waiting:
             node = makers.get(waiting.pop(0))
             if node is not None and node not in inside:
@@ -269,7 +269,7 @@ class _Both:
         node, *others = inside
         earlier = ", ".join(_label(other) for other in others[:NAMED]) + (", ..." if others[NAMED:] else "")
         return replace(
-            found, parts=_label(node) + (f" (or before it: {earlier})" if others else ""), before=tuple(read)
+            parity, parts=_label(node) + (f" (or before it: {earlier})" if others else ""), before=tuple(read)
         )
 
     def _common(self, names: Sequence[str]) -> list[str]:
@@ -281,10 +281,10 @@ class _Both:
         if not names:
             return
         first, rounded, second = self._first(names), self._first(names, rounded=True), self._second(names)
-        for some in _chunks(names, [self._graph[self._twin(name)].nbytes for name in names]):
-            wanted, moved = self._run(first, pair[0], some), self._run(rounded, pair[0], some)
-            got = self._run(second, pair[1], some)
-            for name in some:
+        for chunk in _chunks(names, [self._graph[self._twin(name)].nbytes for name in names]):
+            wanted, moved = self._run(first, pair[0], chunk), self._run(rounded, pair[0], chunk)
+            got = self._run(second, pair[1], chunk)
+            for name in chunk:
                 if wanted[name].size == got[name].size:
                     yield name, _Gap.of(wanted[name], got[name], moved[name])
 
@@ -295,9 +295,9 @@ class _Both:
     def _run(self, engine: Engine, feed: Feed, names: Sequence[str]) -> dict[str, np.ndarray]:
         """These tensors of the first model, or what stands for them."""
         asked = [self._twin(name) for name in names] if isinstance(engine, FloatEngine) else names
-        found = engine.run(feed, asked)
+        tensors = engine.run(feed, asked)
         return {
-            name: found[a] if name in self._outputs else np.sort(found[a], axis=None)
+            name: tensors[a] if name in self._outputs else np.sort(tensors[a], axis=None)
             for name, a in zip(names, asked, strict=True)
         }
 
@@ -320,19 +320,19 @@ def _twins(graph: Graph, moving: Collection[str]) -> dict[str, str]:
     only has that one's; a tensor whose name it took is called ``name.op``, as the importer does it.
     """
     source: dict[str, str] = {}
-    found: dict[str, str] = {}
+    twins: dict[str, str] = {}
     for node in graph.nodes:
         for name in node.outputs:
             x = node.inputs[0]
             source[name] = source.get(x, x) if node.op in MOVES and x not in moving else name
             if name in moving and (node.op not in MOVES or (x not in moving and source[name] not in graph.inputs)):
-                found[name] = name
+                twins[name] = name
     for node in graph.nodes:
         for name in node.outputs:
             tensor = name.removesuffix(f".{node.op}")
-            if node.op not in MOVES and tensor in moving and tensor in graph.values and tensor not in found:
-                found[tensor] = name
-    return found
+            if node.op not in MOVES and tensor in moving and tensor in graph.values and tensor not in twins:
+                twins[tensor] = name
+    return twins
 
 
 def _operand_of_last(graph: Graph, output: str, function: str) -> str:
@@ -353,12 +353,12 @@ def _label(node: onnx.NodeProto) -> str:
 
 def _chunks(names: Sequence[str], sizes: Sequence[int]) -> Iterator[list[str]]:
     """Runs of names of at most CHUNK bytes, or of one."""
-    some: list[str] = []
+    chunk: list[str] = []
     total = 0
     for name, size in zip(names, sizes, strict=True):
-        if some and total + size > CHUNK:
-            yield some
-            some, total = [], 0
-        some.append(name)
+        if chunk and total + size > CHUNK:
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(name)
         total += size
-    yield some
+    yield chunk

@@ -52,12 +52,12 @@ class Profile:
         names = [value.name for value in graph.activations()]
         missing = [name for name in names if name not in self.stats]
         extra = [name for name in self.stats if name not in names]
-        found = graph_hash(graph)
-        if self.hash == found and not missing:
+        own_hash = graph_hash(graph)
+        if self.hash == own_hash and not missing:
             return {name: self.stats[name] for name in names}
         message = (
-            f"it is of a graph with hash {self.hash}, the model's is {found}"
-            if self.hash != found
+            f"it is of a graph with hash {self.hash}, the model's is {own_hash}"
+            if self.hash != own_hash
             else "lines are gone"
         )
         if missing:
@@ -96,8 +96,8 @@ def from_text(text: str, *, where: str = "") -> Profile:
     if not lines or lines[0][1].rpartition(" ")[0] != HEADER:
         raise InputError(f"not a profile: it does not begin with {HEADER!r}", where=where)
     if lines[0][1] != f"{HEADER} {VERSION}":
-        found = lines[0][1].rpartition(" ")[2]
-        raise InputError(f"a profile of version {found}; this nmpconv reads {VERSION}", where=where)
+        version = lines[0][1].rpartition(" ")[2]
+        raise InputError(f"a profile of version {version}; this nmpconv reads {VERSION}", where=where)
     graph, section = "", ""
     ranges: dict[str, tuple[float, float]] = {}
     stats: dict[str, TensorStats] = {}
@@ -187,12 +187,14 @@ def _parse(fields: list[str]) -> TensorStats:
         stats.channel_min, stats.channel_max, stats.channel_mean = decoded
     if peaks != "-":
         samples, _, arrays_of_peaks = peaks.partition(":")
-        found = [np.frombuffer(base64.b64decode(part, validate=True), "<f8") for part in arrays_of_peaks.split(",")]
-        if len(found) != 2 or len(found[0]) != len(found[1]) or int(samples) < 1:
+        peak_arrays = [
+            np.frombuffer(base64.b64decode(part, validate=True), "<f8") for part in arrays_of_peaks.split(",")
+        ]
+        if len(peak_arrays) != 2 or len(peak_arrays[0]) != len(peak_arrays[1]) or int(samples) < 1:
             raise ValueError("the peaks are a number of samples and two arrays of one length")
-        if not all(np.isfinite(a).all() and (a >= 0).all() for a in found):
+        if not all(np.isfinite(a).all() and (a >= 0).all() for a in peak_arrays):
             raise ValueError("a peak is negative or not finite")
-        stats.samples, (stats.peak_mean, stats.peak_spread) = int(samples), (a.astype("f8") for a in found)
+        stats.samples, (stats.peak_mean, stats.peak_spread) = int(samples), (a.astype("f8") for a in peak_arrays)
     return stats
 
 

@@ -38,9 +38,9 @@ def write_out(model: onnx.ModelProto, constants: Mapping[str, TensorProto]) -> N
         for last, (axis, index) in zip((*[False] * (len(indices) - 1), True), indices.items(), strict=True):
             name = f"{y}~index{axis}"
             model.graph.initializer.append(numpy_helper.from_array(index, name))
-            made = y if last else f"{y}~axis{axis}"
-            nodes.append(helper.make_node("Gather", [x, name], [made], node.name, axis=axis))
-            x = made
+            output = y if last else f"{y}~axis{axis}"
+            nodes.append(helper.make_node("Gather", [x, name], [output], node.name, axis=axis))
+            x = output
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del model.graph.node[:]
     model.graph.node.extend(copies)
@@ -53,12 +53,12 @@ def _is_rounded(node: OnnxNode) -> bool:
 def _shapes(model: onnx.ModelProto) -> Shapes:
     """Returns the shapes of tensors where they are known."""
     graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    found = {}
+    shapes = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type
         if kind.HasField("shape") and all(dim.dim_value > 0 for dim in kind.shape.dim):
-            found[value.name] = tuple(dim.dim_value for dim in kind.shape.dim)
-    return found
+            shapes[value.name] = tuple(dim.dim_value for dim in kind.shape.dim)
+    return shapes
 
 
 def _indices(node: OnnxNode, shapes: Shapes, constants: Mapping[str, TensorProto]) -> dict[int, np.ndarray] | None:
@@ -72,11 +72,11 @@ def _indices(node: OnnxNode, shapes: Shapes, constants: Mapping[str, TensorProto
     if node.input(2):
         if node.input(2) not in constants:
             return None
-        given = numpy_helper.to_array(constants[node.input(2)]).ravel()
-        if given.size:
+        factors = numpy_helper.to_array(constants[node.input(2)]).ravel()
+        if factors.size:
             axes = node.axes(node.integers("axes") or range(len(shape)), len(shape))
             scales = [1.0] * len(shape)
-            for axis, scale in zip(axes, given, strict=False):
+            for axis, scale in zip(axes, factors, strict=False):
                 scales[axis] = float(scale)
     try:
         places = axis_places(node, shape, sizes, scales)
@@ -84,5 +84,5 @@ def _indices(node: OnnxNode, shapes: Shapes, constants: Mapping[str, TensorProto
         return None
     if not any(place is not None and is_nearly_tied(place) for place in places):
         return None
-    found = nearest_indices(node, shape, scales, places)
-    return {axis: np.asarray(found[axis], np.int64) for axis, place in enumerate(places) if place is not None}
+    indices = nearest_indices(node, shape, scales, places)
+    return {axis: np.asarray(indices[axis], np.int64) for axis, place in enumerate(places) if place is not None}
