@@ -129,10 +129,12 @@ class CandidateEvaluator:
         ram = targets.needs(data, str(trial.target)).arena if micro else plan_memory.peak(planned)
         steps = sum(costs.estimated(data, costs.stand_in(trial.target)))
         db, sure = round(score.db, 3), score.db_margin
-        one = Candidate(
+        candidate = Candidate(
             *(wide, db, score.agreement, drop, ram, len(data), work(planned), steps), metric=metric, db_margin=sure
         )
-        return EvaluatedCandidate(one, prepared.ranged, data, effects(self._wanted, got, self.heads, count), score)
+        return EvaluatedCandidate(
+            candidate, prepared.ranged, data, effects(self._wanted, got, self.heads, count), score
+        )
 
     def all(
         self, asked: Sequence[tuple[Choices, tuple[str, ...]]], workers: Workers | None = None
@@ -165,8 +167,8 @@ class CandidateEvaluator:
             feeds = {
                 port.name: _integers(image[port.name], net.model.tensors[port.tensor]) for port in net.model.inputs
             }
-            outputs, found = infer(net, feeds, keep)
-            runs.append(found)
+            outputs, activations = infer(net, feeds, keep)
+            runs.append(activations)
             if measure is not None:
                 names = [port.name for port in net.model.outputs]
                 floats = [self._wanted[name][i] / self.fitter.graph[name].factors for name in names]
@@ -199,10 +201,10 @@ def narrow(graph: Graph, choices: Choices, ranged: Graph, group: Sequence[str]) 
     width is given. graph: the float graph; ranged: the same with grids."""
     known = {value.name for value in graph.activations()}
     quant = ranged[group[0]].quant
-    given = quant is None or quant.bits == 16 or not graph.plain_ports().keys().isdisjoint(group)
-    given = given or any("bits" in choices.tensors.get(name, {}) for name in group)
+    decided = quant is None or quant.bits == 16 or not graph.plain_ports().keys().isdisjoint(group)
+    decided = decided or any("bits" in choices.tensors.get(name, {}) for name in group)
     named = sorted(group, key=lambda name: name not in known)
-    return [] if given or named[0] not in known else named
+    return [] if decided or named[0] not in known else named
 
 
 def assumed(fitter: Fitter, wide: Sequence[str]) -> Graph:

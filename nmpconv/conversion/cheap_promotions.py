@@ -43,15 +43,16 @@ def run(
         return None
     choices = trials.fitter.choices
     halves = [tuple(wide[: len(wide) >> i]) for i in range(len(wide).bit_length())]
-    asked = [(choices, ()), *((widened(choices, some, PLACE), some) for some in halves)]
-    with closing(trials.all(asked, workers)) as made:
-        base = next(made)
+    asked = [(choices, ()), *((widened(choices, half, PLACE), half) for half in halves)]
+    with closing(trials.all(asked, workers)) as results:
+        base = next(results)
         if base is None:  # on other images it may fit
             return None
-        for found in made:
-            if found is not None and _within(base.figures, found.figures):
-                gain = found.figures.db - base.figures.db
-                return (base.figures, found.figures, found.score) if gain >= GAIN else None  # not where both are exact
+        for candidate in results:
+            if candidate is not None and _within(base.figures, candidate.figures):
+                gain = candidate.figures.db - base.figures.db
+                result = base.figures, candidate.figures, candidate.score
+                return result if gain >= GAIN else None  # not where both are exact
     return None
 
 

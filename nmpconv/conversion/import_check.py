@@ -36,17 +36,17 @@ def compared(
     pairs = pairs_of(graph, samples, stats, count)
     try:
         proto = read(model, *options.bound_inputs)
-        found = parity.compare(original(proto, graph), graph, pairs)
+        comparison = parity.compare(original(proto, graph), graph, pairs)
     except EngineRefused as error:
         return f"not compared with the ONNX model: {error.message}"
-    if not found.holds:
-        cut = f"; --outputs {','.join(found.before)} leaves that to the host" if found.before else ""
+    if not comparison.holds:
+        cut = f"; --outputs {','.join(comparison.before)} leaves that to the host" if comparison.before else ""
         raise VerifyError(
-            f"the float graph is another function than the model: {found}; they part at {found.parts}",
+            f"the float graph is another function than the model: {comparison}; they part at {comparison.parts}",
             where=str(model),
             hint=f"this is a bug of nmpconv, please report it with the model{cut}",
         )
-    return found
+    return comparison
 
 
 def pairs_of(
@@ -66,8 +66,8 @@ def pairs_of(
         value = graph[name]
         if name in graph.pixels:
             return rng.integers(0, 256, value.shape[1:]).astype(np.uint8)
-        found = rng.uniform(stats[name].min, stats[name].max, value.shape).astype(np.float32)
-        return np.rint(found) if name in whole else found
+        numbers = rng.uniform(stats[name].min, stats[name].max, value.shape).astype(np.float32)
+        return np.rint(numbers) if name in whole else numbers
 
     chosen = [{name: s[i] for name, s in samples.items()} for i in spread(count, most)]
     chosen = chosen or [{name: drawn(name) for name in graph.inputs} for _ in range(SAME_IMAGES)]

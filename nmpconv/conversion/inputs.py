@@ -50,12 +50,17 @@ def open_inputs(
     starts: dict[str, tuple[int, ...]] = {}
     for name in fed:
         shape, source = graph[name].shape, data[name]
-        given: dict[str, Any] = {"input_name": name, "max_pixels": max_pixels, "limit": limit, "classes": graph.labels}
+        options: dict[str, Any] = {
+            "input_name": name,
+            "max_pixels": max_pixels,
+            "limit": limit,
+            "classes": graph.labels,
+        }
         if taken:
-            found = open_frames(source, shape, look(name), front=front, **given)
-            opened[name], starts[name] = found
+            pair = open_frames(source, shape, look(name), front=front, **options)
+            opened[name], starts[name] = pair
         else:
-            opened[name] = open_samples(source, shape, look(name), ears=ears(front, shape, None), **given)
+            opened[name] = open_samples(source, shape, look(name), ears=ears(front, shape, None), **options)
     if taken:
         first = fed[0]
         for name in fed:
@@ -109,8 +114,8 @@ def _fed_back(
         now = {name: results[output] for name, output in taken.items()}
         progress("states", i + 1, count)
     order = range(count)
-    made = {
+    state_samples = {
         name: Samples("array", graph[name].shape, None, Items(arrays, name=f"state {name!r}"), tuple(order))
         for name, arrays in held.items()
     }
-    return {**{name: samples.subset(order) for name, samples in opened.items()}, **made}
+    return {**{name: samples.subset(order) for name, samples in opened.items()}, **state_samples}

@@ -62,17 +62,17 @@ class Goal:
     @staticmethod
     def of(text: str) -> Goal:
         """Reads "sqnr=30" and so on; UsageError for anything else."""
-        found = re.fullmatch(rf"({'|'.join(GOALS)})=(\d+(?:\.\d+)?)", text.lower())
-        if found is None:
+        match = re.fullmatch(rf"({'|'.join(GOALS)})=(\d+(?:\.\d+)?)", text.lower())
+        if match is None:
             raise refusal(text, "sqnr=30, agreement=99, top1-drop=0.5, psnr=40, miou=95 or ap50=95", "--goal")
-        return Goal(found[1], float(found[2]))
+        return Goal(match[1], float(match[2]))
 
-    def met(self, one: Candidate) -> bool:
-        rates = {"sqnr": one.db, "agreement": one.agreement, "top1-drop": one.top1_drop}
-        found = rates.get(self.kind, one.metric)
-        if found is None:
+    def met(self, candidate: Candidate) -> bool:
+        rates = {"sqnr": candidate.db, "agreement": candidate.agreement, "top1-drop": candidate.top1_drop}
+        figure = rates.get(self.kind, candidate.metric)
+        if figure is None:
             raise UsageError(f"the model's first output is no vector of scores: no {self.kind}", hint="--goal sqnr=30")
-        return found <= self.value if self.kind == "top1-drop" else found >= self.value
+        return figure <= self.value if self.kind == "top1-drop" else figure >= self.value
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,20 @@ def _kept(journal: Mapping[str, Any], of: str) -> dict[str, dict]:
     if journal["of"] != of:
         return {}
     for row in journal["measured"].values():
-        one = Candidate(**row["candidate"])
-        numbers = [one.db, one.ram, one.flash, one.work, one.instructions, *row["shares"].values()]
-        rates = [rate for rate in (one.agreement, one.top1_drop, one.metric, one.db_margin) if rate is not None]
+        candidate = Candidate(**row["candidate"])
+        numbers = [
+            candidate.db,
+            candidate.ram,
+            candidate.flash,
+            candidate.work,
+            candidate.instructions,
+            *row["shares"].values(),
+        ]
+        rates = [
+            rate
+            for rate in (candidate.agreement, candidate.top1_drop, candidate.metric, candidate.db_margin)
+            if rate is not None
+        ]
         if not all(isinstance(x, int | float) for x in (*numbers, *rates)):
             raise ValueError(row)
     return dict(journal["measured"])
@@ -198,18 +209,18 @@ class Search:
             added = self._step(best, banned)
             if not added:
                 break
-            found = self._affordable(best, added, most)
-            if found is None:
+            attempt = self._affordable(best, added, most)
+            if attempt is None:
                 banned.add(added[0])
-            elif found.db <= best.db + (LEAST_GAIN if self.goal is None else 0.0):
-                banned.update(found.wide)
+            elif attempt.db <= best.db + (LEAST_GAIN if self.goal is None else 0.0):
+                banned.update(attempt.wide)
             else:
-                best = found
+                best = attempt
         if self._met(best):
             best = self._pruned(best)
         tried = self._measured.values()
         front = [replace(o, taken=o is best) for o in tried if o is best or not any(_betters(p, o) for p in tried)]
-        return best, sorted(front, key=lambda one: (one.instructions, one.ram, one.db))
+        return best, sorted(front, key=lambda candidate: (candidate.instructions, candidate.ram, candidate.db))
 
     def _affordable(self, best: Candidate, added: Sequence[str], most: Mapping[str, float]) -> Candidate | None:
         """The candidate with as many of these as the budgets allow; None: not even the first."""
@@ -217,9 +228,9 @@ class Search:
             halves = [added[: len(added) >> i] for i in range(len(added).bit_length())]
             self._ahead([(*best.wide, *half) for half in halves], shares=True)
         while added:
-            found = self._candidate((*best.wide, *added))
-            if all(found.cost(name) <= most[name] for name in most):
-                return found
+            attempt = self._candidate((*best.wide, *added))
+            if all(attempt.cost(name) <= most[name] for name in most):
+                return attempt
             added = added[: len(added) // 2]
         return None
 
@@ -232,8 +243,8 @@ class Search:
         )
         return (f"the goal {self.goal.kind}={self.goal.value:g} is not reached {why}",)
 
-    def _met(self, one: Candidate) -> bool:
-        return self.goal is not None and self.goal.met(one)
+    def _met(self, candidate: Candidate) -> bool:
+        return self.goal is not None and self.goal.met(candidate)
 
     def _pruned(self, best: Candidate) -> Candidate:
         """Case 4: in parts, of half of them first and of one at last."""
@@ -280,12 +291,12 @@ class Search:
         """Case 3, or what the journal has of it. shares: measure them, too, for the next step."""
         wide = self._sorted(wide)
         if wide not in self._measured:
-            kept = self.journal.get(wide)
-            if kept is None:
-                kept = self._measure(wide, shares)
-                self.journal.put(wide, kept)
-            self._measured[wide] = Candidate(**{**kept["candidate"], "wide": wide})
-            self._shares[wide] = kept["shares"]
+            row = self.journal.get(wide)
+            if row is None:
+                row = self._measure(wide, shares)
+                self.journal.put(wide, row)
+            self._measured[wide] = Candidate(**{**row["candidate"], "wide": wide})
+            self._shares[wide] = row["shares"]
             self.progress("widths", len(self._measured), CANDIDATES_MOST)
         return self._measured[wide]
 
@@ -296,8 +307,8 @@ class Search:
             return
         new = [wide for wide in map(self._sorted, wides) if wide not in self._measured and not self.journal.get(wide)]
         pieces = [(wide, shares) for wide in dict.fromkeys(new[: self.workers.count])]
-        for (wide, _), kept in zip(pieces, self.workers.map(measured, self._told, pieces), strict=True):
-            self.journal.put(wide, kept)
+        for (wide, _), row in zip(pieces, self.workers.map(measured, self._told, pieces), strict=True):
+            self.journal.put(wide, row)
 
     def _sorted(self, wide: Sequence[str]) -> tuple[str, ...]:
         order = {value.name: i for i, value in enumerate(self.fitter.graph.activations())}
@@ -317,20 +328,20 @@ class Told:
     goal: Goal | None
 
 
-def measured(told: Told, piece: tuple[tuple[str, ...], bool]) -> dict:
+def measured(job: Told, piece: tuple[tuple[str, ...], bool]) -> dict:
     """Measures a candidate for the journal: the tensors that get 16 bits; and whether shares are wanted."""
     wide, shares = piece
-    trials = _trials(told, get_ident())
+    trials = _trials(job, get_ident())
     with threadpool_limits(1):  # as a conversion has it
-        found = trials.convert(widened(told.fitter.choices, wide, PLACE), wide)
-        return {"candidate": asdict(found.figures), "shares": _noise(trials, found.ranged) if shares else {}}
+        candidate = trials.convert(widened(job.fitter.choices, wide, PLACE), wide)
+        return {"candidate": asdict(candidate.figures), "shares": _noise(trials, candidate.ranged) if shares else {}}
 
 
 @lru_cache(maxsize=1)
-def _trials(told: Told, thread: int) -> CandidateEvaluator:
+def _trials(job: Told, thread: int) -> CandidateEvaluator:
     """thread: a net is one's."""
     return CandidateEvaluator(
-        told.fitter, told.recipe, told.trial, None if told.goal is None else partial(_judged, told.goal)
+        job.fitter, job.recipe, job.trial, None if job.goal is None else partial(_judged, job.goal)
     )
 
 
@@ -338,21 +349,21 @@ def _noise(trials: CandidateEvaluator, ranged: Graph) -> dict[str, float]:
     """Shares of the grids that could get 16 bits, by a name of the float graph."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
     groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
-    found = noise_budget(ranged, groups, trials.heads, trials.trial.fitted, MACS_MOST)
-    if found.skipped:
-        raise UsageError(f"--bits auto: {found.skipped}", hint="widths by name: --recipe")
-    return dict(found.shares)
+    noise = noise_budget(ranged, groups, trials.heads, trials.trial.fitted, MACS_MOST)
+    if noise.skipped:
+        raise UsageError(f"--bits auto: {noise.skipped}", hint="widths by name: --recipe")
+    return dict(noise.shares)
 
 
 def _judged(goal: Goal, measure: Measure) -> float:
     text, name = MEASURED[goal.kind]
-    found = round(results(measure, text)[name], 3)
-    if math.isnan(found):
+    value = round(results(measure, text)[name], 3)
+    if math.isnan(value):
         raise UsageError("the float model finds no box on the held-out images to compare with", where="--goal")
-    return found
+    return value
 
 
 def _betters(a: Candidate, b: Candidate) -> bool:
     """Checks whether a is at least as good in everything, and better in something."""
-    ours, theirs = ((one.ram, one.instructions, -one.db) for one in (a, b))
+    ours, theirs = ((candidate.ram, candidate.instructions, -candidate.db) for candidate in (a, b))
     return all(x <= y for x, y in zip(ours, theirs, strict=True)) and ours != theirs

@@ -74,7 +74,7 @@ def is_allowed(option: Field[Any], value: Any) -> bool:
 def kinds_of(annotation: str) -> tuple[Any, ...]:
     """Types in the union of an option's annotation, without None."""
     kind = eval(annotation)
-    return tuple(one for one in (get_args(kind) if _is_union(kind) else (kind,)) if one is not NoneType)
+    return tuple(member for member in (get_args(kind) if _is_union(kind) else (kind,)) if member is not NoneType)
 
 
 def _is_union(kind: Any) -> bool:

@@ -76,18 +76,18 @@ def compared(
     names = list(whole.outputs)
     got = [_reals(whole, names, run) for run in node_runner.tensors(whole, fed, names)]
     wanted = [engine.run(theirs) for theirs, _ in pairs]
-    found = _against(whole, names, wanted, got)
+    agreement = _against(whole, names, wanted, got)
     if not context.options.faithful or context.options.bits != "8":
-        return found
+        return agreement
     inputs = {
         name: np.concatenate([np.atleast_1d(whole[name].stored(ours[name])) for _, ours in pairs]) for name in fed[0]
     }
-    made = bias_rule.own_biases(whole, floats, Evidence(inputs), names, node_runner.step)
+    outputs = bias_rule.own_biases(whole, floats, Evidence(inputs), names, node_runner.step)
     reals = [
-        _reals(whole, names, [_real(whole, name, np.split(made[name], len(pairs))[i]) for name in names])
+        _reals(whole, names, [_real(whole, name, np.split(outputs[name], len(pairs))[i]) for name in names])
         for i in range(len(pairs))
     ]
-    return replace(found, equal_own_biases=_against(whole, names, wanted, reals).equal)
+    return replace(agreement, equal_own_biases=_against(whole, names, wanted, reals).equal)
 
 
 def _share(percents: float) -> str:

@@ -85,8 +85,8 @@ def proposals(trials: CandidateEvaluator, base: EvaluatedCandidate, shares: Mapp
     """16 bits for the tensors that make most of the noise. shares: of it, by the first tensor of a grid."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
     named = {group[0]: narrow(graph, choices, base.ranged, group) for group in grid_groups(base.ranged)}
-    found = [Proposal("tensors", names[0], {"bits": 16}) for first in shares if (names := named.get(first))]
-    return found[:LEVERS]
+    promotions = [Proposal("tensors", names[0], {"bits": 16}) for first in shares if (names := named.get(first))]
+    return promotions[:LEVERS]
 
 
 def measured(
@@ -99,18 +99,18 @@ def measured(
 ) -> list[tuple[Lever, EvaluatedCandidate]]:
     """Each alone over these choices, which ``base`` was converted by; what helps first, and the best of it. What does
     not fit is left out."""
-    found = []
+    results = []
     groups = grid_groups(trials.fitter.graph)
-    grids = [next((group for group in groups if one.name in group), [one.name]) for one in asked]
-    pieces = [(chosen(choices, one, grid), (one.name,)) for one, grid in zip(asked, grids, strict=True)]
-    for i, (one, made) in enumerate(zip(asked, trials.all(pieces, workers), strict=True)):
+    grids = [next((group for group in groups if proposal.name in group), [proposal.name]) for proposal in asked]
+    pieces = [(chosen(choices, proposal, grid), (proposal.name,)) for proposal, grid in zip(asked, grids, strict=True)]
+    for i, (proposal, candidate) in enumerate(zip(asked, trials.all(pieces, workers), strict=True)):
         progress("levers", i + 1, len(asked))
-        if made is None:
+        if candidate is None:
             continue
-        ours, theirs = made.figures, base.figures
-        db, sure = round(gain(ours.db, theirs.db), 3), confidence.margin(made.effects - base.effects)
+        ours, theirs = candidate.figures, base.figures
+        db, sure = round(gain(ours.db, theirs.db), 3), confidence.margin(candidate.effects - base.effects)
         lever = Lever(
-            *one,
+            *proposal,
             db=db,
             agreement=_more(ours.agreement, theirs.agreement),
             metric=_more(ours.metric, theirs.metric),
@@ -119,22 +119,24 @@ def measured(
             flash=ours.flash - theirs.flash,
             instructions=ours.instructions / theirs.instructions - 1,
             target=costs.stand_in(trials.trial.target),
-            images=len(made.effects),
+            images=len(candidate.effects),
             db_margin=sure,
             helps=sure is not None and db > sure,
         )
-        found.append((lever, made))
-    return sorted(found, key=lambda pair: (not pair[0].helps, -pair[0].db))
+        results.append((lever, candidate))
+    return sorted(results, key=lambda pair: (not pair[0].helps, -pair[0].db))
 
 
 def _more(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else gain(a, b)
 
 
-def chosen(choices: Choices, one: Proposal, grid: Sequence[str] = ()) -> Choices:
+def chosen(choices: Choices, proposal: Proposal, grid: Sequence[str] = ()) -> Choices:
     """The choices, and this one in place of what they say of its name. grid: the tensors whose width is its own."""
     tables = {"tensors": dict(choices.tensors), "ops": dict(choices.ops)}
-    for name in grid if "bits" in one.said else ():
-        tables["tensors"][name] = {key: said for key, said in tables["tensors"].get(name, {}).items() if key != "bits"}
-    tables[one.table][one.name] = {key: Said(value, PLACE) for key, value in one.said.items()}
+    for name in grid if "bits" in proposal.said else ():
+        tables["tensors"][name] = {
+            key: choice for key, choice in tables["tensors"].get(name, {}).items() if key != "bits"
+        }
+    tables[proposal.table][proposal.name] = {key: Said(value, PLACE) for key, value in proposal.said.items()}
     return Choices(**tables)

@@ -115,16 +115,16 @@ def tried(
 ) -> Tried:
     """On every third image, each recipe fitted on the other two thirds. workers: what fits them, where there are
     several; the scores are the same."""
-    those = workers or Here()
-    if those.count == 1 or len(recipes) == 1:
+    pool = workers or Here()
+    if pool.count == 1 or len(recipes) == 1:
         return _RecipeScores(fitter, recipes, progress).tried()
     by_mode = [[recipe for recipe in recipes if recipe.equalize == mode] for mode in _longest_first(recipes)]
     # What recipes of an equalization have in common is made by each worker that gets one of them.
-    pieces = by_mode if those.count <= len(by_mode) else [[recipe] for some in by_mode for recipe in reversed(some)]
+    pieces = by_mode if pool.count <= len(by_mode) else [[recipe] for group in by_mode for recipe in reversed(group)]
     scores: dict[Recipe, Score] = {}
     unequal: dict[str, Unequal] = {}
-    for i, (found, left_out) in enumerate(those.map(_tried_apart, fitter, pieces)):
-        scores |= found
+    for i, (part, left_out) in enumerate(pool.map(_tried_apart, fitter, pieces)):
+        scores |= part
         unequal |= left_out
         progress(i + 1, len(pieces))
     return _in_order(recipes, scores, unequal)
@@ -165,25 +165,27 @@ class _RecipeScores:
 
     def tried(self) -> Tried:
         modes = _longest_first(self._recipes)  # what takes longest first, here and below
-        made = dict(zip(modes, each(self._prepared, modes, self._together), strict=True))
-        both = [(recipe, made[recipe.equalize]) for recipe in self._recipes]
-        able = [(recipe, one) for recipe, one in both if isinstance(one, Prepared)]
-        longest = sorted(able, key=lambda one: not one[0].gptq)
-        found = dict(zip((recipe for recipe, _ in longest), each(self._score, longest, TOGETHER), strict=True))
-        return _in_order(self._recipes, found, {m: one for m, one in made.items() if isinstance(one, Unequal)})
+        by_mode = dict(zip(modes, each(self._prepared, modes, self._together), strict=True))
+        pairs = [(recipe, by_mode[recipe.equalize]) for recipe in self._recipes]
+        able = [(recipe, outcome) for recipe, outcome in pairs if isinstance(outcome, Prepared)]
+        longest = sorted(able, key=lambda pair: not pair[0].gptq)
+        scores = dict(zip((recipe for recipe, _ in longest), each(self._score, longest, TOGETHER), strict=True))
+        return _in_order(
+            self._recipes, scores, {m: outcome for m, outcome in by_mode.items() if isinstance(outcome, Unequal)}
+        )
 
     def _prepared(self, mode: str) -> Prepared | Unequal:
         try:
-            made = self._fitter.prepare(mode, self._rest, Trace(), keep=True)
-            made.seen()
+            prepared = self._fitter.prepare(mode, self._rest, Trace(), keep=True)
+            prepared.seen()
         except Unequal as error:
             return error
         finally:
             self._step()
-        return made
+        return prepared
 
-    def _score(self, one: tuple[Recipe, Prepared]) -> Score:
-        recipe, prepared = one
+    def _score(self, pair: tuple[Recipe, Prepared]) -> Score:
+        recipe, prepared = pair
         integer = self._fitter.quantize(prepared, recipe.gptq, Trace())
         self._step(recipe.equalize)
         if not self._left[recipe.equalize]:
@@ -223,18 +225,18 @@ def _energies(
     wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str], images: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums of squares of what was wanted and of the errors, [heads, images]."""
-    found = []
+    rows = []
     for name in names:
         real, ours = (np.asarray(x[name], np.float64).reshape(images, -1) for x in (wanted, got))
-        found.append([np.einsum("ij,ij->i", x, x) for x in (real, real - ours)])
-    signals, noises = np.array(found).transpose(1, 0, 2)
+        rows.append([np.einsum("ij,ij->i", x, x) for x in (real, real - ours)])
+    signals, noises = np.array(rows).transpose(1, 0, 2)
     return signals, noises
 
 
 def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Real values of these tensors for all images through the integer graph, [N, ...]."""
-    found = node_runner.tensors(graph, _Integers(graph, images), names)
-    return {name: np.concatenate([np.atleast_1d(one[i]) for one in found]) for i, name in enumerate(names)}
+    runs = node_runner.tensors(graph, _Integers(graph, images), names)
+    return {name: np.concatenate([np.atleast_1d(run[i]) for run in runs]) for i, name in enumerate(names)}
 
 
 class _Integers(Sequence[Mapping[str, np.ndarray]]):
