@@ -17,31 +17,31 @@ from nmpconv.ops.traits import ANY, Bounds, within_clamp
 PIXELS = (-128.0, 127.0)
 
 
-def known(graph: Graph, given: Mapping[str, Given]) -> dict[str, Bounds]:
-    """Bounds of all values. given: grids that are relied on."""
-    found = {
+def known(graph: Graph, grids: Mapping[str, Given]) -> dict[str, Bounds]:
+    """Bounds of all values. grids: those that are relied on."""
+    bounds = {
         value.name: ANY if value.data is None or not value.size else (float(value.data.min()), float(value.data.max()))
         for value in graph.values.values()
     }
-    found |= {name: (grid.min, grid.max) for name, grid in given.items() if name in found}
-    found |= dict.fromkeys(graph.pixels, PIXELS)
+    bounds |= {name: (grid.min, grid.max) for name, grid in grids.items() if name in bounds}
+    bounds |= dict.fromkeys(graph.pixels, PIXELS)
     for node in graph.nodes:
         out = graph[node.outputs[0]]
-        if found[out.name] == ANY:
-            made = OPS[node.op].reach(node, graph.ins(node), [found[name] for name in node.inputs])
-            found[out.name] = within_clamp(made, out.clamp)
-    return found
+        if bounds[out.name] == ANY:
+            reach = OPS[node.op].reach(node, graph.ins(node), [bounds[name] for name in node.inputs])
+            bounds[out.name] = within_clamp(reach, out.clamp)
+    return bounds
 
 
 def whole(graph: Graph) -> dict[str, Bounds]:
     """Bounds of indices, truth and the whole numbers that are computed from these and whole constants."""
-    found = known(graph, {})
+    bounds = known(graph, {})
     names: set[str] = set()
     for node in graph.nodes:
         (out,) = node.outputs
-        if is_finite(found[out]) and OPS[node.op].is_whole(node, graph.ins(node), graph[out], names):
+        if is_finite(bounds[out]) and OPS[node.op].is_whole(node, graph.ins(node), graph[out], names):
             names.add(out)
-    return {name: found[name] for name in names}
+    return {name: bounds[name] for name in names}
 
 
 def is_finite(bounds: Bounds) -> bool:

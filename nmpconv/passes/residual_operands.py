@@ -30,31 +30,35 @@ class Sum(NamedTuple):
     other: str
 
 
-def grids(graph: Graph, weight_bits: Callable[[Node], int], kept: Container[str] = ()) -> Graph:
+def grids(graph: Graph, weight_bits: Callable[[Node], int], fixed: Container[str] = ()) -> Graph:
     """A graph whose activations have grids, and whose weights are float yet: of so many bits they will be.
 
-    kept: names of tensors that stay on their grids, as a quantized model has them.
+    fixed: names of tensors that stay on their grids, as a quantized model has them.
     """
     fresh = []
-    for found in _sums(graph):
-        made, grid = graph[found.layer.outputs[0]], quant_of(graph[found.add.outputs[0]])
-        if made.name in kept:
+    for residual in _sums(graph):
+        product, grid = graph[residual.layer.outputs[0]], quant_of(graph[residual.add.outputs[0]])
+        if product.name in fixed:
             continue
-        if quant_of(made).bits == 8 and quant_of(made).exponent >= grid.exponent and weight_bits(found.layer) == 8:
-            fresh.append(replace(made, quant=Quant(16, grid.exponents, *INT16)))
+        if (
+            quant_of(product).bits == 8
+            and quant_of(product).exponent >= grid.exponent
+            and weight_bits(residual.layer) == 8
+        ):
+            fresh.append(replace(product, quant=Quant(16, grid.exponents, *INT16)))
     return graph.with_values(*fresh)
 
 
 def found(graph: Graph) -> dict[str, Sum]:
     """Sums that `grids` has chosen, by the name of the convolution's result; graph: with grids."""
-    sums = ((one.layer.outputs[0], one) for one in _sums(graph))
-    return {name: one for name, one in sums if _is_ready(graph[name], graph[one.add.outputs[0]])}
+    sums = ((residual.layer.outputs[0], residual) for residual in _sums(graph))
+    return {name: residual for name, residual in sums if _is_ready(graph[name], graph[residual.add.outputs[0]])}
 
 
 def run(graph: Graph) -> Graph:
     """An integer graph. The op has the name of the convolution."""
-    sums = {one.add.name: one for one in found(graph).values() if _is_legal(graph, one)}
-    gone = {one.layer.name: one.layer.outputs[0] for one in sums.values()}
+    sums = {residual.add.name: residual for residual in found(graph).values() if _is_legal(graph, residual)}
+    gone = {residual.layer.name: residual.layer.outputs[0] for residual in sums.values()}
     nodes = []
     for node in graph.nodes:
         if node.name in sums:
@@ -69,15 +73,15 @@ def run(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes), values=values) if sums else graph
 
 
-def _is_legal(graph: Graph, one: Sum) -> bool:
+def _is_legal(graph: Graph, residual: Sum) -> bool:
     """Checks what weights tell: their width, and how far the operand's grid is from those of the sums."""
-    x, w = (quant_of(value) for value in graph.ins(one.layer)[:2])
-    base = quant_of(graph[one.other]).exponent - x.exponent
+    x, w = (quant_of(value) for value in graph.ins(residual.layer)[:2])
+    base = quant_of(graph[residual.other]).exponent - x.exponent
     return w.bits == 8 and all(0 <= base - exponent <= SHIFT_MAX for exponent in w.exponents)
 
 
-def _is_ready(made: Value, total: Value) -> bool:
-    quant, grid = quant_of(made), quant_of(total)
+def _is_ready(product: Value, total: Value) -> bool:
+    quant, grid = quant_of(product), quant_of(total)
     return (quant.bits, quant.lo, quant.hi, quant.exponents) == (16, *INT16, grid.exponents)
 
 
@@ -86,14 +90,14 @@ def _sums(graph: Graph) -> Iterator[Sum]:
     at = {node.name: i for i, node in enumerate(graph.nodes)}
 
     def fits(add: Node, name: str, other: str) -> bool:
-        layer, made, total, rest = makers.get(name), graph[name], graph[add.outputs[0]], graph[other]
+        layer, product, total, rest = makers.get(name), graph[name], graph[add.outputs[0]], graph[other]
         alone = layer is not None and layer.op == "conv2d" and users[name] == [add] and name not in outputs
-        if not alone or made.clamp or rest.is_const or not made.shape == rest.shape == total.shape:
+        if not alone or product.clamp or rest.is_const or not product.shape == rest.shape == total.shape:
             return False
         assert layer is not None
         x = graph[layer.inputs[0]]
         one_grid = _grid(rest) == _grid(total) and quant_of(total).bits == quant_of(x).bits == 8
-        return one_grid and not is_depthwise(layer.params.groups, x.shape, made.shape)
+        return one_grid and not is_depthwise(layer.params.groups, x.shape, product.shape)
 
     for node in graph.nodes:
         if node.op == "add" and len({*node.inputs}) == 2:

@@ -237,10 +237,10 @@ def intersect(inner: Clamp | None, outer: Clamp | None) -> Clamp | None:
 
 def axis_groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """The finest pairs of (range of old axes, range of new axes) with as many elements each, in order."""
-    found, i, j = [], 0, 0
+    groups, i, j = [], 0, 0
     while i < len(old) or j < len(new):
         if i < len(old) and j < len(new) and old[i] == new[j]:  # so that axes of size 1 stay with each other
-            found.append(((i, i + 1), (j, j + 1)))
+            groups.append(((i, i + 1), (j, j + 1)))
             i, j = i + 1, j + 1
             continue
         start, size, other = (i, j), 1, 1
@@ -251,8 +251,8 @@ def axis_groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int,
             else:
                 other *= new[j]
                 j += 1
-        found.append(((start[0], i), (start[1], j)))
-    return found
+        groups.append(((start[0], i), (start[1], j)))
+    return groups
 
 
 def restore_names(graph: Graph) -> Graph:

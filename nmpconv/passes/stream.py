@@ -64,8 +64,8 @@ def run(graph: Graph, text: str | None) -> Graph:
 
     Raises UsageError for a stream that the inputs do not have, Unsupported for what cannot be streamed.
     """
-    found = checked(graph, text)
-    return graph if found is None else _Step(graph, found).graph()
+    stream = checked(graph, text)
+    return graph if stream is None else _Step(graph, stream).graph()
 
 
 def checked(graph: Graph, text: str | None) -> Stream | None:
@@ -199,8 +199,8 @@ class _Step:
         self.timed[out] = Timed(window.axis, frames, known, padded, new, late)
         seen = self._frames(x, past, 0, (new - 1) * stride + window.extent, window.start)
         others = node.inputs[1 : None if is_padded(window.params) else OPS[node.op].border]
-        made = replace(node, inputs=(seen, *others), params=window.params)
-        self._emit(made, {out: self._resized(self.whole[out], out, new)})
+        step = replace(node, inputs=(seen, *others), params=window.params)
+        self._emit(step, {out: self._resized(self.whole[out], out, new)})
 
     def _crop(self, node: Node, axis: int) -> None:
         """Case 4."""
@@ -255,28 +255,28 @@ class _Step:
     def _joined(self, name: str, past: int, start: int) -> str:
         """The last frames and the new ones. The last of these are the state's in the next call."""
         t, value = self.timed[name], self._open(self.values[name], start)
-        state, kept, joined = (self._fresh(f"{name}.{role}") for role in ("past", "kept", "joined"))
+        state, last, joined = (self._fresh(f"{name}.{role}") for role in ("past", "kept", "joined"))
         self.values[state] = self._resized(value, state, past, t.axis)
         self.inputs.append(state)
-        both = self._resized(value, joined, past + t.new, t.axis)
-        self._emit(Node("concat", joined, (state, name), (joined,), ConcatParams(axis=t.axis)), {joined: both})
-        self._slice(joined, t.axis, t.new, past, kept, value)
-        self.outputs.append(kept)
-        self.states[state] = State(kept, start)
+        extended = self._resized(value, joined, past + t.new, t.axis)
+        self._emit(Node("concat", joined, (state, name), (joined,), ConcatParams(axis=t.axis)), {joined: extended})
+        self._slice(joined, t.axis, t.new, past, last, value)
+        self.outputs.append(last)
+        self.states[state] = State(last, start)
         return joined
 
     def _slice(self, name: str, axis: int, first: int, count: int, out: str, value: Value) -> str:
-        made = self._resized(value, out, count, axis)
-        starts = _with((0,) * len(made.shape), axis, first)
-        params = SliceParams(starts, (1,) * len(made.shape), made.shape)
-        self._emit(Node("slice", out, (name,), (out,), params), {out: made})
+        sliced = self._resized(value, out, count, axis)
+        starts = _with((0,) * len(sliced.shape), axis, first)
+        params = SliceParams(starts, (1,) * len(sliced.shape), sliced.shape)
+        self._emit(Node("slice", out, (name,), (out,), params), {out: sliced})
         return out
 
     def _resized(self, value: Value, name: str, frames: int, axis: int | None = None) -> Value:
         """A tensor like this one with so many frames; of a graph's value, along its own axis of time."""
         along = self.timed[name].axis if axis is None else axis
-        made = replace(value, name=name, shape=_with(value.shape, along, frames))
-        return made if axis is None else replace(made, clamp=None)
+        resized = replace(value, name=name, shape=_with(value.shape, along, frames))
+        return resized if axis is None else replace(resized, clamp=None)
 
     @staticmethod
     def _open(value: Value, start: int) -> Value:
@@ -287,10 +287,10 @@ class _Step:
 
     def _fresh(self, name: str) -> str:
         taken = {*self.whole.values, *self.values, *(node.name for node in self.whole.nodes)}
-        count, found = 1, name
-        while found in taken:
-            count, found = count + 1, f"{name}{count + 1}"
-        return found
+        count, unique = 1, name
+        while unique in taken:
+            count, unique = count + 1, f"{name}{count + 1}"
+        return unique
 
     def _emit(self, node: Node, outputs: dict[str, Value]) -> None:
         self.nodes.append(node)

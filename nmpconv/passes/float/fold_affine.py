@@ -71,41 +71,41 @@ def _from_constant(editor: Editor, node: Node) -> Affine | None:  # case 2
             continue
         if value.size not in (1, shape[-1]) or value.size != (value.shape[-1] if value.shape else 1):
             continue
-        found = OPS[node.op].affine(place, np.broadcast_to(editor.data(const).ravel(), shape[-1:]))
-        if found is not None:
-            return Affine(x, *found, np.arange(shape[-1]))
+        scale_shift = OPS[node.op].affine(place, np.broadcast_to(editor.data(const).ravel(), shape[-1:]))
+        if scale_shift is not None:
+            return Affine(x, *scale_shift, np.arange(shape[-1]))
     return None
 
 
 def _backward(editor: Editor, node: Node) -> bool:  # case 3
-    found = affine(editor, node)
-    if found is None:
+    affine_map = affine(editor, node)
+    if affine_map is None:
         return False
     between: list[Node] = []
-    layer = editor.producer(found.x)
+    layer = editor.producer(affine_map.x)
     while layer is not None and layer.op == "reshape" and _private(editor, layer):
-        if editor[layer.inputs[0]].shape[-1:] != editor[found.x].shape[-1:]:
+        if editor[layer.inputs[0]].shape[-1:] != editor[affine_map.x].shape[-1:]:
             return False
         between.append(layer)
         layer = editor.producer(layer.inputs[0])
     if layer is None or layer.op not in WEIGHTED or not _private(editor, layer):
         return False
-    if editor[layer.outputs[0]].clamp is not None or (groups_of(layer) > 1 and not found.keeps_order):
+    if editor[layer.outputs[0]].clamp is not None or (groups_of(layer) > 1 and not affine_map.keeps_order):
         return False
     out = editor[node.outputs[0]]
     if between and out.clamp is not None:
         return False  # the reshapes cannot saturate; the clamp's own requantize will be raised above them
     w, b = editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
-    scale = found.scale.reshape(-1, *[1] * (w.ndim - 1))
+    scale = affine_map.scale.reshape(-1, *[1] * (w.ndim - 1))
     inputs = (
         layer.inputs[0],
-        editor.const(layer.inputs[1], w[found.source] * scale),
-        editor.const(layer.inputs[2], b[found.source] * found.scale + found.shift),
+        editor.const(layer.inputs[1], w[affine_map.source] * scale),
+        editor.const(layer.inputs[2], b[affine_map.source] * affine_map.scale + affine_map.shift),
         *layer.inputs[3:],
     )
     editor.remove(node)
     last = between[0] if between else layer
-    editor.put(replace(editor[found.x], name=out.name, clamp=out.clamp))
+    editor.put(replace(editor[affine_map.x], name=out.name, clamp=out.clamp))
     editor.set(replace(layer, inputs=inputs))
     editor.set(replace(editor.now(last), outputs=node.outputs))
     return True
@@ -116,26 +116,26 @@ def _private(editor: Editor, node: Node) -> bool:
 
 
 def _forward(ranges: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  # case 4
-    found = affine(editor, node)
+    affine_map = affine(editor, node)
     out = editor[node.outputs[0]]
     users = editor.users(out.name)
-    if found is None or out.clamp is not None or out.name in editor.outputs or not users:
+    if affine_map is None or out.clamp is not None or out.name in editor.outputs or not users:
         return False
-    allowed = ranges.get(found.x, (0.0, 0.0))
-    if not all(_takes(editor, user, out.name, found, allowed) for user in users):
+    allowed = ranges.get(affine_map.x, (0.0, 0.0))
+    if not all(_takes(editor, user, out.name, affine_map, allowed) for user in users):
         return False
     for user in users:
-        merge_into_reader(editor, user, found)
+        merge_into_reader(editor, user, affine_map)
     editor.remove(node)
     return True
 
 
-def _takes(editor: Editor, layer: Node, name: str, found: Affine, allowed: Bounds) -> bool:
+def _takes(editor: Editor, layer: Node, name: str, affine_map: Affine, allowed: Bounds) -> bool:
     if layer.op not in WEIGHTED or layer.inputs[0] != name or name in layer.inputs[1:]:
         return False
-    if groups_of(layer) > 1 and not found.keeps_order:
+    if groups_of(layer) > 1 and not affine_map.keeps_order:
         return False
-    pad = pad_before(editor, layer, found)
+    pad = pad_before(editor, layer, affine_map)
     if pad is not None and WEIGHTED[layer.op].border is None:  # zeros between pixels stand for no value of a map
         return False
     return pad is None or bool(np.all((allowed[0] <= pad) & (pad <= allowed[1])))

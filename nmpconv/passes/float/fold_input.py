@@ -69,10 +69,10 @@ def weights_of(name: str, how: Preprocess, channels: int) -> tuple[np.ndarray, n
     """Weights [C,1,1,C] and bias [C] of the convolution that turns pixel - 128 into the model's input, for UsageError's
     words the input's name."""
     for field in ("mean", "std"):
-        found = len(getattr(how, field))
-        if found not in (1, channels):
+        count = len(getattr(how, field))
+        if count not in (1, channels):
             raise UsageError(
-                f"--{field} has {found} values, the {channels} channels of input '{name}' need 1 or {channels}"
+                f"--{field} has {count} values, the {channels} channels of input '{name}' need 1 or {channels}"
             )
     mean, std = (np.broadcast_to(np.asarray(a, dtype=np.float64), channels) for a in (how.mean, how.std))
     if (std == 0).any():

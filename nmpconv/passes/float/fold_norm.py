@@ -41,8 +41,8 @@ def _operands(editor: Editor, node: Node) -> _Affine | None:
         same = editor[x].shape == editor[node.outputs[0]].shape
         if not same or editor[x].is_const or not editor[constant].is_const:
             continue
-        if (found := OPS[node.op].affine(place, editor.data(constant))) is not None:
-            return _Affine(x, constant, *found)
+        if (scale_shift := OPS[node.op].affine(place, editor.data(constant))) is not None:
+            return _Affine(x, constant, *scale_shift)
     return None
 
 
@@ -54,12 +54,12 @@ def _producer(editor: Editor, name: str, op: str) -> Node | None:
 
 
 def _merge(editor: Editor, node: Node) -> bool:  # case 1
-    found = _operands(editor, node)
-    norm = _producer(editor, found.x, "normalize") if found else None
-    if found is None or norm is None:
+    operands = _operands(editor, node)
+    norm = _producer(editor, operands.x, "normalize") if operands else None
+    if operands is None or norm is None:
         return False
     rank = len(editor[norm.inputs[0]].shape)
-    scale, shift = (a.reshape((1,) * (rank - a.ndim) + a.shape) for a in (found.scale, found.shift))
+    scale, shift = (a.reshape((1,) * (rank - a.ndim) + a.shape) for a in (operands.scale, operands.shift))
     w, b = (editor.data(name) for name in norm.inputs[1:])
     merged = np.broadcast_arrays(w * scale, b * scale + shift)
     constants = [editor.const(name, array) for name, array in zip(norm.inputs[1:], merged, strict=True)]
@@ -69,16 +69,16 @@ def _merge(editor: Editor, node: Node) -> bool:  # case 1
 
 
 def _pass_reshape(editor: Editor, node: Node) -> bool:  # case 2
-    found = _operands(editor, node)
-    reshape = _producer(editor, found.x, "reshape") if found else None
-    if found is None or reshape is None or _producer(editor, reshape.inputs[0], "normalize") is None:
+    operands = _operands(editor, node)
+    reshape = _producer(editor, operands.x, "reshape") if operands else None
+    if operands is None or reshape is None or _producer(editor, reshape.inputs[0], "normalize") is None:
         return False
     source, out = editor[reshape.inputs[0]], editor[node.outputs[0]]
-    data = _reshaped(editor.data(found.constant), source.shape, out.shape)
+    data = _reshaped(editor.data(operands.constant), source.shape, out.shape)
     if data is None:
         return False
-    constant = editor.const(found.constant, data)
-    inputs = [source.name if name == found.x else constant for name in node.inputs]
+    constant = editor.const(operands.constant, data)
+    inputs = [source.name if name == operands.x else constant for name in node.inputs]
     editor.remove(node)
     editor.remove(reshape)
     moved = editor.emit(node.op, inputs, node.params, at=node, name=node.name, clamp=out.clamp)

@@ -39,10 +39,10 @@ def _into_reader(ranges: dict[str, Bounds], editor: Editor, node: Node) -> bool:
     if pad is None or border is None:
         return False
     inputs = (pad.inputs[0], *node.inputs[1:])
-    found = OPS[node.op].take_border(node.params, [editor[n] for n in inputs], border, ranges[inputs[0]][0])
-    if found is None:
+    change = OPS[node.op].take_border(node.params, [editor[n] for n in inputs], border, ranges[inputs[0]][0])
+    if change is None:
         return False
-    params, values = found
+    params, values = change
     at = OPS[node.op].border
     if values is None:
         inputs = inputs[:at]

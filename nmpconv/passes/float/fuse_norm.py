@@ -119,8 +119,8 @@ def _cosine(editor: Editor, node: Node) -> bool:  # case 4
             continue
         if not all(p.shape == shape and p.root == 0.5 for p in (first, second)):
             continue
-        found = read(editor, source, nodes, 1.0)
-        if found is None or found[0] != first.axes:
+        reduction = read(editor, source, nodes, 1.0)
+        if reduction is None or reduction[0] != first.axes:
             continue
         units = [_unit(editor, above, p) for p in (first, second)]
         if units[0] is None or units[1] is None:
@@ -233,8 +233,8 @@ def _unit(editor: Editor, at: Node, power: Power) -> str | None:
 
 def _kept(editor: Editor, at: Node, pooled: str, shape: Sequence[int], axes: tuple[int, ...]) -> str:
     """Reshapes the result of `_pooled` on a tensor of this shape to have these axes, of size 1."""
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    return editor.emit("reshape", (pooled,), ReshapeParams(kept), at=at)
+    reduced = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return editor.emit("reshape", (pooled,), ReshapeParams(reduced), at=at)
 
 
 def _pooled(editor: Editor, at: Node, x: str, axes: tuple[int, ...]) -> str:
@@ -257,8 +257,8 @@ def _centred(editor: Editor, name: str) -> tuple[str, tuple[int, ...]] | None:
     walked = walk(editor, mean, x)
     if walked is None or walked[0] != x or editor[x].shape != editor[name].shape:
         return None
-    found = read(editor, x, walked[1], 1.0)
-    if found is None or not fits(editor[mean].shape, editor[x].shape):
+    reduction = read(editor, x, walked[1], 1.0)
+    if reduction is None or not fits(editor[mean].shape, editor[x].shape):
         return None
-    axes, a, b = found
+    axes, a, b = reduction
     return (x, axes) if abs(a - 1) < 1e-6 and b == 0 else None

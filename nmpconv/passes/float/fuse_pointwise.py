@@ -56,9 +56,9 @@ def recognise(steps: Sequence[Step]) -> LookupParams | None:
     """The named function that the last of the steps is."""
     if not steps:
         return None
-    found = _hard_sigmoid(steps)
-    if found is not None:
-        return found
+    function = _hard_sigmoid(steps)
+    if function is not None:
+        return function
     screened = evaluate(steps, SCREEN)[-1]
     for name in NAMED:
         if _close(screened, _values(name)[::64], SCREEN) and _equal(steps, name):
@@ -101,8 +101,8 @@ def _margins(steps: Sequence[Step], x: np.ndarray) -> np.ndarray:
     results = evaluate(steps, x)
 
     def value(operand: object) -> np.ndarray:
-        found = x if operand == "x" else results[operand] if isinstance(operand, int) else operand
-        return np.broadcast_to(np.asarray(found, np.float64), x.shape)
+        number = x if operand == "x" else results[operand] if isinstance(operand, int) else operand
+        return np.broadcast_to(np.asarray(number, np.float64), x.shape)
 
     rows = [x]
     for name, first, *rest in steps:
@@ -119,9 +119,13 @@ def _margins(steps: Sequence[Step], x: np.ndarray) -> np.ndarray:
 
 
 def _hard_sigmoid(steps: Sequence[Step]) -> LookupParams | None:  # case 5
-    found: list[tuple[float, float, float, float]] = []  # clip(scale * x + shift, lo, hi)
+    affine_maps: list[tuple[float, float, float, float]] = []  # clip(scale * x + shift, lo, hi)
     for name, *operands in steps:
-        maps = [(1.0, 0.0, -math.inf, math.inf) if o == "x" else found[o] for o in operands if not isinstance(o, float)]
+        maps = [
+            (1.0, 0.0, -math.inf, math.inf) if o == "x" else affine_maps[o]
+            for o in operands
+            if not isinstance(o, float)
+        ]
         numbers = [o for o in operands if isinstance(o, float)]
         if len(maps) != 1 or name not in ("clip", *COMBINE):
             return None
@@ -140,8 +144,8 @@ def _hard_sigmoid(steps: Sequence[Step]) -> LookupParams | None:  # case 5
                 scale, shift, lo, hi = -scale, -shift, -hi, -lo
             number = -number if name == "sub" and not isinstance(operands[0], float) else number
             shift, lo, hi = shift + number, lo + number, hi + number
-        found.append((scale, shift, lo, hi))
-    scale, shift, lo, hi = found[-1]
+        affine_maps.append((scale, shift, lo, hi))
+    scale, shift, lo, hi = affine_maps[-1]
     if abs(lo) > NEAR_ZERO or abs(hi - 1) > NEAR_ZERO or scale <= 0 or abs(scale - 1) <= RELATIVE:
         return None
     return LookupParams("hard_sigmoid", scale, shift)

@@ -40,8 +40,8 @@ def _merge(pixels: frozenset[str], editor: Editor, head: Node) -> bool:
     scale, shift = np.ones([1] * len(shape)), np.zeros([1] * len(shape))
     row: list[Node] = []
     node: Node | None = head
-    while node is not None and (found := _constant(editor, node)) is not None:
-        factor, term = found[1:]
+    while node is not None and (terms := _constant(editor, node)) is not None:
+        factor, term = terms[1:]
         differ = axes | {i for i, size in enumerate(factor.shape) if size > 1}
         if len(differ) > 1 or (row and editor[row[-1].outputs[0]].clamp is not None):
             break
@@ -88,8 +88,8 @@ def _constant(editor: Editor, node: Node) -> tuple[str, np.ndarray, np.ndarray] 
         if editor[x].is_const or not value.is_const or editor[node.outputs[0]].shape != shape or not shape:
             continue
         data = editor.data(const).reshape([1] * (len(shape) - len(value.shape)) + list(value.shape))
-        if (found := OPS[node.op].affine(place, data)) is not None:
-            factor, term = (np.broadcast_to(a, data.shape) for a in found)
+        if (scale_shift := OPS[node.op].affine(place, data)) is not None:
+            factor, term = (np.broadcast_to(a, data.shape) for a in scale_shift)
             return x, factor, term
     return None
 

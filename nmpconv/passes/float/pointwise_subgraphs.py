@@ -23,13 +23,13 @@ def cones(editor: Editor, last: Node) -> list[Cone]:
     """All cones of at least two nodes that end with ``last``, the smallest first."""
     if not pointwise(editor, last):
         return []
-    nodes, found = [last], []
+    nodes, subgraphs = [last], []
     while True:
         inside = {node.name for node in nodes}
-        made = {node.outputs[0] for node in nodes}
-        leaves = {n for node in nodes for n in node.inputs if n not in made and not editor[n].is_const}
+        results = {node.outputs[0] for node in nodes}
+        leaves = {n for node in nodes for n in node.inputs if n not in results and not editor[n].is_const}
         if len(leaves) == 1 and len(nodes) > 1:
-            found.append(Cone(tuple(nodes), *leaves))
+            subgraphs.append(Cone(tuple(nodes), *leaves))
         above = [node for name in sorted(leaves) if (node := editor.producer(name)) is not None]
         ready = [
             node
@@ -39,7 +39,7 @@ def cones(editor: Editor, last: Node) -> list[Cone]:
             and all(user.name in inside for user in editor.users(node.outputs[0]))
         ]
         if not ready or len(nodes) == DEPTH:
-            return found
+            return subgraphs
         nodes.append(ready[0])
 
 

@@ -36,8 +36,8 @@ def _scale(editor: Editor, node: Node) -> bool:
     if clamp is None or clamp[0] < 0:
         return False
     out = editor[node.outputs[0]]
-    for one in (node, pool, power, *([moved] if moved else [])):
-        editor.remove(one)
+    for gone in (node, pool, power, *([moved] if moved else [])):
+        editor.remove(gone)
     if moved:
         x = editor.emit("transpose", (x,), moved.params, at=moved, name=moved.name)
     _, height, width, _ = editor[x].shape

@@ -103,13 +103,13 @@ def _multiple(editor: Editor, node: Node) -> bool:  # case 4
 
 def _factors(editor: Editor, name: str) -> dict[str, np.ndarray]:
     """The tensors of which this one is a multiple, itself included, and the factors."""
-    found = {name: np.ones((1,) * len(editor[name].shape))}
+    factors = {name: np.ones((1,) * len(editor[name].shape))}
     node = editor.producer(name)
     if node is not None and node.op == "mul" and editor[name].clamp is None:
         for x, constant in (node.inputs, node.inputs[::-1]):
             if editor[constant].is_const and editor[x].shape == editor[name].shape:
-                found[x] = editor.data(constant)
-    return found
+                factors[x] = editor.data(constant)
+    return factors
 
 
 def _duplicate(editor: Editor, node: Node) -> bool:  # case 5

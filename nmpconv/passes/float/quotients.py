@@ -54,15 +54,15 @@ def _join(editor: Editor, node: Node) -> bool:  # case 4
     if dots is None or dots.op != "batch_matmul" or dots.inputs[0] != q or sums is None or sums.op != "batch_matmul":
         return False
     k, v = sums.inputs if turned else sums.inputs[::-1]  # K^T and V^T
-    (one, odd), (other, even) = _turned(editor, k), _turned(editor, dots.inputs[1])
+    (first, odd), (other, even) = _turned(editor, k), _turned(editor, dots.inputs[1])
     between = [source, product, *top.outputs, *(n.outputs[0] for n in nodes)]
-    if one != other or odd == even or any(editor.only_user(x) is None or editor[x].clamp for x in between):
+    if first != other or odd == even or any(editor.only_user(x) is None or editor[x].clamp for x in between):
         return False
     count = editor[source].shape[-1]
-    found = read(editor, source, nodes, 1.0)
-    if found is None or found[0] != (len(rows),) or abs(found[1] - count) > 1e-6 * count:
+    reduction = read(editor, source, nodes, 1.0)
+    if reduction is None or reduction[0] != (len(rows),) or abs(reduction[1] - count) > 1e-6 * count:
         return False
-    if not 0 <= found[2] <= EPSILON_MAX or editor[v].is_const or editor[node.inputs[1]].shape != (*rows, 1):
+    if not 0 <= reduction[2] <= EPSILON_MAX or editor[v].is_const or editor[node.inputs[1]].shape != (*rows, 1):
         return False
     ones = editor.const(f"{node.name}.one", np.ones(1))
     rank, width = len(editor[v].shape), editor[v].shape[-2]
@@ -71,8 +71,8 @@ def _join(editor: Editor, node: Node) -> bool:  # case 4
     wide = editor.emit("batch_matmul", (wide, k), at=sums)
     wide = editor.emit("batch_matmul", (q, wide), at=top)
     divisor = _part(editor, node, wide, width, 1)
-    if found[2]:
-        epsilon = editor.const(f"{node.name}.epsilon", np.full((1,) * len(editor[divisor].shape), found[2]))
+    if reduction[2]:
+        epsilon = editor.const(f"{node.name}.epsilon", np.full((1,) * len(editor[divisor].shape), reduction[2]))
         divisor = editor.emit("add", (divisor, epsilon), at=node)
     editor.set(replace(node, inputs=(_part(editor, node, wide, 0, width), divisor)))
     return True
@@ -95,8 +95,8 @@ def _normalize(editor: Editor, node: Node) -> bool:
     if top is None or bottom is None:
         return False
     epsilon = 0.0
-    if bottom.op == "add" and (found := _number(editor, bottom)) is not None:  # case 2
-        bottom, epsilon = editor.producer(found[0]), found[1]
+    if bottom.op == "add" and (term := _number(editor, bottom)) is not None:  # case 2
+        bottom, epsilon = editor.producer(term[0]), term[1]
     if bottom is None or not 0 <= epsilon <= EPSILON_MAX or (bottom.op, top.op) != ("slice", "slice"):
         return False
     product = editor.producer(top.inputs[0])

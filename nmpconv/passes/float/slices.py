@@ -37,10 +37,10 @@ def _earlier(graph: Graph, editor: Editor, node: Node) -> bool:  # cases 1 and 2
         sizes = [reader.params.sizes[axis] for reader in readers]
         if max(sizes) == dim or sum(sizes) > (dim if readers[1:] else dim // 2):
             continue
-        made = (OPS[maker.op].part(maker.params, values, out, axis, size) for size in sizes)
-        found = [part for part in made if part is not None]
-        if len(found) == len(readers):
-            for reader, part in zip(readers, found, strict=True):
+        attempts = (OPS[maker.op].part(maker.params, values, out, axis, size) for size in sizes)
+        parts = [part for part in attempts if part is not None]
+        if len(parts) == len(readers):
+            for reader, part in zip(readers, parts, strict=True):
                 _swap(editor, reader, maker, axis, *part)
             return True
     return False
@@ -62,9 +62,9 @@ def _swap(editor: Editor, node: Node, maker: Node, axis: int, params: object, ax
     rest = SliceParams(starts, steps, p.sizes)
     done = shape == p.sizes and set(steps) == {1}
     out = result if done else ""
-    made = editor.emit(maker.op, inputs, params, at=maker, name=maker.name, out=out, clamp=whole.clamp)
+    smaller = editor.emit(maker.op, inputs, params, at=maker, name=maker.name, out=out, clamp=whole.clamp)
     if not done:
-        editor.emit("slice", (made,), rest, at=node, name=node.name, out=result)
+        editor.emit("slice", (smaller,), rest, at=node, name=node.name, out=result)
 
 
 def _taken(editor: Editor, maker: Node, name: str, axis: int, start: int, step: int, size: int) -> str:

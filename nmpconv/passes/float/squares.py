@@ -53,10 +53,10 @@ def power_of(editor: Editor, name: str) -> Power | None:
             elif low > 0:  # the squares have an upper bound there
                 return None
         root *= exponent(editor, node)
-    found = read(editor, source, nodes, root)
-    if found is None or found[1] <= 0 or found[2] < 0:
+    reduction = read(editor, source, nodes, root)
+    if reduction is None or reduction[1] <= 0 or reduction[2] < 0:
         return None
-    axes, a, b = found
+    axes, a, b = reduction
     return Power(square.inputs[0], axes, a, max(b, floor * BELOW), root, editor[name].shape)
 
 

@@ -51,10 +51,10 @@ def _centre(editor: Editor, node: Node) -> bool:
     maker = editor.producer(source)
     if maker is None or maker.op != "mul" or editor[source].clamp:
         return False
-    found = read(editor, source, nodes, 1.0)
-    if found is None or found[1] <= 0:
+    reduction = read(editor, source, nodes, 1.0)
+    if reduction is None or reduction[1] <= 0:
         return False
-    axes, a, _ = found
+    axes, a, _ = reduction
     if is_square(maker):  # case 1
         x, weights = maker.inputs[0], ""
         mean = _mean(editor, square.tensor, x, axes)
@@ -94,12 +94,12 @@ def _shift(editor: Editor, node: Node) -> bool:  # case 3
         if below is None or below.op != "mul" or any(editor[n].clamp or not editor.only_user(n) for n in links):
             continue
         for (x, w), (m, v) in ((p, q) for p in _turned(above) for q in _turned(below)):
-            shape, kept = editor[x].shape, editor[m].shape
-            axes = tuple(axis for axis, size in enumerate(shape) if kept[axis : axis + 1] == (1,) and size > 1)
-            if w != v or not axes or len(kept) != len(shape) or editor[x].is_const:
+            shape, mean_shape = editor[x].shape, editor[m].shape
+            axes = tuple(axis for axis, size in enumerate(shape) if mean_shape[axis : axis + 1] == (1,) and size > 1)
+            if w != v or not axes or len(mean_shape) != len(shape) or editor[x].is_const:
                 continue
-            found = _mean(editor, m, x, axes)
-            if found is None or abs(found[1] - 1) > TOLERANCE:
+            scaled_mean = _mean(editor, m, x, axes)
+            if scaled_mean is None or abs(scaled_mean[1] - 1) > TOLERANCE:
                 continue
             out = editor[node.outputs[0]]
             scaled = editor.emit("mul", (editor.emit("sub", (x, m), at=node), w), at=node)
@@ -135,9 +135,9 @@ def _square(editor: Editor, name: str) -> _Square | None:
         return None
     if is_square(product):
         return _Square(product.inputs[0], factor)
-    for one, other in _turned(product):  # m * (m * c)
-        above = editor.producer(one)
-        number = None if above is None or above.op != "mul" or editor[one].clamp else scalar(editor, above)
+    for scaled, other in _turned(product):  # m * (m * c)
+        above = editor.producer(scaled)
+        number = None if above is None or above.op != "mul" or editor[scaled].clamp else scalar(editor, above)
         if number is not None and number[0] == other:
             return _Square(other, factor * number[1])
     return None
@@ -148,15 +148,19 @@ def _mean(editor: Editor, name: str, x: str, axes: tuple[int, ...]) -> tuple[str
     walked = walk(editor, name, x)
     if walked is None or walked[0] != x or not _linear(walked[1]):
         return None
-    found = read(editor, x, walked[1], 1.0)
-    return (name, found[1]) if found is not None and found[0] == axes and found[2] == 0 and found[1] else None
+    reduction = read(editor, x, walked[1], 1.0)
+    return (
+        (name, reduction[1])
+        if reduction is not None and reduction[0] == axes and reduction[2] == 0 and reduction[1]
+        else None
+    )
 
 
 def _weighted_square(editor: Editor, node: Node) -> tuple[str, str] | None:
     """x and w of w * x^2 or x * (w * x); w is a softmax of the shape of x or broadcasts to it."""
-    for one, other in _turned(node):
-        above = editor.producer(one)
-        if above is None or above.op != "mul" or editor[one].clamp:
+    for first, other in _turned(node):
+        above = editor.producer(first)
+        if above is None or above.op != "mul" or editor[first].clamp:
             continue
         if is_square(above) and _is_softmax(editor, other):
             return above.inputs[0], other
@@ -184,16 +188,16 @@ def _weighted_mean(editor: Editor, name: str, x: str, weights: str, axes: tuple[
     axis = softmax.params.axis + len(shape) - len(editor[weights].shape)
     if axes != (axis,) or editor[weights].shape[softmax.params.axis] != shape[axis] or not _linear(walked[1]):
         return None
-    found = read(editor, walked[0], walked[1], 1.0)
-    if found is None or found[0] != axes or found[2] != 0 or not found[1]:
+    reduction = read(editor, walked[0], walked[1], 1.0)
+    if reduction is None or reduction[0] != axes or reduction[2] != 0 or not reduction[1]:
         return None
-    return name, found[1] / shape[axis]
+    return name, reduction[1] / shape[axis]
 
 
 def _kept(editor: Editor, at: Node, mean: str, shape: Sequence[int], axes: tuple[int, ...], factor: float) -> str:
     """The mean itself, with size 1 along the axes."""
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    reduced = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     if abs(factor - 1) > TOLERANCE:
         number = editor.const(f"{at.name}.scale", np.full((1,) * len(editor[mean].shape), 1 / factor))
         mean = editor.emit("mul", (mean, number), at=at)
-    return mean if editor[mean].shape == kept else editor.reshape(mean, kept, at=at)
+    return mean if editor[mean].shape == reduced else editor.reshape(mean, reduced, at=at)

@@ -158,9 +158,9 @@ class _Band:
                 source = have.get(name, (name, (0, value.shape[1])))
                 inputs.append(self._rows(name, source, _read(node, value, self.graph, needed[out])))
             params = _params(node, self.graph, needed[out])
-            made = self._value(out, needed[out])
-            self.nodes.append(Node(node.op, f"{node.name}@{self.number}", tuple(inputs), (made,), params))
-            have[out] = (made, needed[out])
+            output = self._value(out, needed[out])
+            self.nodes.append(Node(node.op, f"{node.name}@{self.number}", tuple(inputs), (output,), params))
+            have[out] = (output, needed[out])
         return have[result][0]
 
     def _needed(self, result: str, rows: Rows) -> dict[str, Rows]:
@@ -179,9 +179,9 @@ class _Band:
     def _value(self, name: str, rows: Rows) -> str:
         value = self.graph[name]
         shape = (1, rows[1] - rows[0], *value.shape[2:])
-        made = replace(value, name=f"{name}@{self.number}", shape=shape)
-        self.values[made.name] = made
-        return made.name
+        copy = replace(value, name=f"{name}@{self.number}", shape=shape)
+        self.values[copy.name] = copy
+        return copy.name
 
     def _rows(self, name: str, source: tuple[str, Rows], rows: Rows) -> str:
         """These rows of what there is."""

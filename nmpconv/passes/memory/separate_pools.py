@@ -21,8 +21,8 @@ GAIN = 2  # case 2
 def run(graph: Graph) -> Graph:
     """The graph itself where no pool is large enough."""
     editor = Editor(graph)
-    found = [node for node in graph.nodes if node.op == "max_pool" and _separated(editor, node)]
-    return editor.finish() if found else graph
+    pools = [node for node in graph.nodes if node.op == "max_pool" and _separated(editor, node)]
+    return editor.finish() if pools else graph
 
 
 def _separated(editor: Editor, node: Node) -> bool:

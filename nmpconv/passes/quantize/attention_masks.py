@@ -36,14 +36,14 @@ STEPS = 2.0**16  # between 0 and the largest number of a grid, at most
 
 def run(graph: Graph, stats: Mapping[str, TensorStats], images: Feeds = ()) -> tuple[Graph, dict[str, TensorStats]]:
     """The float graph with those masks, and the statistics with what they hide. images: what stats were made of."""
-    graph, made = _constant(graph, stats)
-    return _computed(graph, made, images)
+    graph, statistics = _constant(graph, stats)
+    return _computed(graph, statistics, images)
 
 
 def _constant(graph: Graph, stats: Mapping[str, TensorStats]) -> tuple[Graph, dict[str, TensorStats]]:
     """Case 1."""
     depths: dict[str, float] = {}
-    made = dict(stats)
+    statistics = dict(stats)
     for node in graph.nodes:
         for x, mask in (node.inputs, node.inputs[::-1]) if node.op == "minimum" else ():
             data = graph[mask].data
@@ -52,9 +52,9 @@ def _constant(graph: Graph, stats: Mapping[str, TensorStats]) -> tuple[Graph, di
             least = min(stats[x].min, stats[x].min * stats[x].room)
             if least - DEEP < MASKED:
                 depths[mask] = min(depths.get(mask, MASKED), float(np.floor(least - DEEP)))
-                made[node.outputs[0]] = stats[node.outputs[0]].reaching(np.array([depths[mask]]))
+                statistics[node.outputs[0]] = stats[node.outputs[0]].reaching(np.array([depths[mask]]))
     deeper = [replace(graph[name], data=_deeper(graph[name].data, depth)) for name, depth in depths.items()]
-    return graph.with_values(*deeper), made
+    return graph.with_values(*deeper), statistics
 
 
 def _deeper(mask: np.ndarray | None, depth: float) -> np.ndarray:
@@ -89,12 +89,12 @@ def _best(graph: Graph, cut: Graph, least: Mapping[str, float], images: Feeds) -
     of what is not hidden; rows without a number as large are hidden as a whole, so that all of them counts. InputError
     where that makes shares of scores."""
     axes = {node.inputs[0]: node.params.axis for node in graph.nodes if node.op == "softmax"}
-    plain, engine = (FloatEngine(one, list(least)) for one in (graph, cut))
-    found = dict.fromkeys(least, math.inf)
+    plain, engine = (FloatEngine(version, list(least)) for version in (graph, cut))
+    scores = dict.fromkeys(least, math.inf)
     for image in images:
         for name, x in engine.run(image).items():
             best = x.max(axis=axes[name])
-            found[name] = min(found[name], float(best[best >= least[name]].min(initial=math.inf)))
+            scores[name] = min(scores[name], float(best[best >= least[name]].min(initial=math.inf)))
             if (best < least[name]).any():
                 rows = np.moveaxis(plain.run(image, [name])[name], axes[name], -1)[best < least[name]]
                 if (np.ptp(rows, axis=-1) > EVEN).any():
@@ -102,7 +102,7 @@ def _best(graph: Graph, cut: Graph, least: Mapping[str, float], images: Feeds) -
                         f"a mask hides all numbers of a row of {name!r}, and the Softmax goes by what is hidden",
                         hint="leave one number of each row open, or mask by -1e9, which leaves no difference",
                     )
-    return {name: best if math.isfinite(best) else least[name] for name, best in found.items()}
+    return {name: best if math.isfinite(best) else least[name] for name, best in scores.items()}
 
 
 def _cut(graph: Graph, stats: Mapping[str, TensorStats], ends: Mapping[str, float], constants: list[Value]) -> Graph:
@@ -162,11 +162,11 @@ class _Sums:
             end = min(asked[node.outputs[0]], default=-math.inf)
             for i, name in enumerate(node.inputs):
                 asked[name].append(known.get(name, -math.inf) if node.op == "softmax" else self._asked(node, i, end))
-        return {name: min(found) for name, found in asked.items() if math.isfinite(min(found))}
+        return {name: min(limits) for name, limits in asked.items() if math.isfinite(min(limits))}
 
     def constants(self, ends: Mapping[str, float]) -> list[Value]:
         """Those that need not be as large as they are, or must be larger."""
-        found = []
+        values = []
         for name, nodes in self._graph.consumers().items():
             data = self._graph[name].data
             if data is None:
@@ -175,8 +175,8 @@ class _Sums:
             if self._hides(name) and all(node.op == "mul" and ends.get(node.outputs[0], 0.0) < 0 for node in nodes):
                 wanted = np.minimum.reduce([self._factor(node, name, data, ends[node.outputs[0]]) for node in nodes])
             if (wanted != data).any():
-                found.append(replace(self._graph[name], data=wanted.astype(np.float32)))
-        return found
+                values.append(replace(self._graph[name], data=wanted.astype(np.float32)))
+        return values
 
     def _factor(self, node: Node, name: str, data: np.ndarray, end: float) -> np.ndarray:
         """A factor that hides, where results below the end do not matter."""

@@ -41,13 +41,13 @@ def on_output_grid(
     biases = [first, first - 1, first + 1]
     if bare is not None and y.bits == 16 and bare.any():
         biases.append(np.zeros_like(first))
-    found = native_sums.mean_squares(product, wanted, shift, clamp, (y.exponent, y.lo, y.hi), np.array(biases))
-    bias, least = _least(np.array(biases[:3]), found[:3])
+    squares = native_sums.mean_squares(product, wanted, shift, clamp, (y.exponent, y.lo, y.hi), np.array(biases))
+    bias, least = _least(np.array(biases[:3]), squares[:3])
     if len(biases) == 3:
         return bias, least
-    plain = found[3]
-    kept = bare & ((np.abs(bias) <= 1) | (least > (1 - WORTH) * plain))
-    return np.where(kept, 0, bias), np.where(kept, plain, least)
+    plain = squares[3]
+    unbiased = bare & ((np.abs(bias) <= 1) | (least > (1 - WORTH) * plain))
+    return np.where(unbiased, 0, bias), np.where(unbiased, plain, least)
 
 
 def _weighted(

@@ -28,18 +28,18 @@ PARTS = 2  # of the images, at the same time
 def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Step = step) -> dict[str, np.ndarray]:
     """Integers of these tensors, [N, ...], on the evidence's images, with every bias on its accumulator's scale."""
     env = evidence.on_grids(graph)
-    kept: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
     sums = sums_of(graph)
     for node in walk(graph, env):
         if node.op in WEIGHTED:
             rows = wanted_rows(graph, node, sums, env, evidence)
             assert rows is not None
-            made = _weighted(graph, node, env, rows)
+            arrays = _weighted(graph, node, env, rows)
         else:
-            made = compute(graph, node, env)
-        env.update(made)
-        kept.update({n: made[n] for n in made if n in names})
-    return kept
+            arrays = compute(graph, node, env)
+        env.update(arrays)
+        results.update({n: arrays[n] for n in arrays if n in names})
+    return results
 
 
 def own_biases(
@@ -51,7 +51,7 @@ def own_biases(
     """
     biases = {node.name: floats[node.inputs[2]].data for node in floats.nodes if node.op in WEIGHTED}
     env = evidence.on_grids(graph)
-    kept: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
     for node in walk(graph, env):
         if node.op in WEIGHTED:
             x, w, y = (graph[name].quant for name in (*node.inputs[:2], node.outputs[0]))
@@ -59,12 +59,12 @@ def own_biases(
             assert x is not None and w is not None and y is not None and real is not None
             shift = weight_shifts(x, w, y, graph[node.inputs[1]].shape[0])
             bias = fixed_point.round_half_up(np.ldexp(real.astype(np.float64), shift - y.exponent))
-            made = _run(graph, node, env, bias, shift)
+            arrays = _run(graph, node, env, bias, shift)
         else:
-            made = compute(graph, node, env)
-        env.update(made)
-        kept.update({n: made[n] for n in made if n in names})
-    return kept
+            arrays = compute(graph, node, env)
+        env.update(arrays)
+        results.update({n: arrays[n] for n in arrays if n in names})
+    return results
 
 
 def _weighted(graph: Graph, node: Node, env: dict[str, np.ndarray], rows: Rows) -> dict[str, np.ndarray]:
@@ -92,10 +92,10 @@ def _run(
     images, taps, params = WEIGHTED[node.op].as_convolution(node.params, values, w.shape)
     taken = w.data.reshape(taps)
 
-    def some(part: np.ndarray) -> list[np.ndarray]:
+    def outputs_of(part: np.ndarray) -> list[np.ndarray]:
         return [_output(acc, bound, bias, shift, y) for _, acc in convolve(part, taken, params, pad, bound)]
 
-    parts = [one for made in each(some, np.array_split(images, PARTS)) for one in made]
+    parts = [output for pieces in each(outputs_of, np.array_split(images, PARTS)) for output in pieces]
     n, *rest = graph[out].shape
     shape = (samples(graph, node.inputs[0], values) * n, *rest)
     return {out: np.concatenate(parts).reshape(shape)}

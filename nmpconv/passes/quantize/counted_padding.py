@@ -20,14 +20,14 @@ def split(graph: Graph, moved: Collection[str]) -> tuple[Graph, dict[str, str]]:
     """moved: the activations with an origin. The graph with the Pads, and what each of their results surrounds."""
     nodes, fresh, around = list[Node](), list[Value](), dict[str, str]()
     for node in graph.nodes:
-        found = OPS[node.op].without_zeros(node.params) if node.inputs[0] in moved else None
-        if found is not None:
-            x, params = node.inputs[0], PadParams(found[0])
+        apart = OPS[node.op].without_zeros(node.params) if node.inputs[0] in moved else None
+        if apart is not None:
+            x, params = node.inputs[0], PadParams(apart[0])
             name = f"{node.outputs[0]}.border"
             shape = Pad().infer(params, [graph[x]])[0]
             fresh += [Value(f"{name}.zero", (1,), data=np.zeros(1, np.float32)), Value(name, shape)]
             nodes.append(Node(Pad.name, name, (x, f"{name}.zero"), (name,), params))
-            node = replace(node, inputs=(name,), params=found[1])
+            node = replace(node, inputs=(name,), params=apart[1])
             around[name] = x
         nodes.append(node)
     return (replace(graph.with_values(*fresh), nodes=tuple(nodes)) if fresh else graph), around

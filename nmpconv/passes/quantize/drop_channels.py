@@ -33,12 +33,12 @@ def run(graph: Graph) -> Graph:
 
 
 def _once(graph: Graph) -> Graph:
-    found = intervals.run(graph)
+    ranges = intervals.run(graph)
     groups, users = _groups(graph), graph.consumers()
     editor = Editor(graph)
     changed = False
     for names in groups:
-        keep = _rounded(_needed(graph, users, names, found))
+        keep = _rounded(_needed(graph, users, names, ranges))
         if not keep.all():
             changed = True
             _keep(editor, names, np.flatnonzero(keep))
@@ -93,14 +93,14 @@ def _by_channel(node: Node, graph: Graph) -> bool:
 
 
 def _needed(
-    graph: Graph, users: Mapping[str, Sequence[Node]], names: Iterable[str], found: dict[str, Interval]
+    graph: Graph, users: Mapping[str, Sequence[Node]], names: Iterable[str], ranges: dict[str, Interval]
 ) -> np.ndarray:
     """The channels that some layer with weights reads: bool [C]."""
-    needed = [np.zeros(len(found[name].lo), bool) for name in names]
+    needed = [np.zeros(len(ranges[name].lo), bool) for name in names]
     for mask, name in zip(needed, names, strict=True):
         for node in users[name]:
             if _is_dense(node):
-                mask |= _read(graph, node, found[name])
+                mask |= _read(graph, node, ranges[name])
     return np.asarray(np.logical_or.reduce(needed))
 
 
@@ -133,8 +133,8 @@ def _keep(editor: Editor, names: Iterable[str], channels: np.ndarray) -> None:
         if producer.op in WEIGHTED:
             editor.set(_fewer_outputs(editor, producer, channels))
         if not _is_dense(producer):
-            made = editor.now(producer)
-            editor.set(replace(made, params=OPS[made.op].with_channels(made.params, len(channels))))
+            maker = editor.now(producer)
+            editor.set(replace(maker, params=OPS[maker.op].with_channels(maker.params, len(channels))))
         for node in editor.users(name):
             if _is_dense(node):
                 editor.set(_fewer_inputs(editor, node, channels))

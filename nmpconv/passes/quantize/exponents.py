@@ -119,9 +119,9 @@ def run(
             how = "max" if width == 16 else by.spoken  # 16 bits have headroom instead of a search
             if width == 16 and scores.issuperset(group) and merged.peak > 0:
                 exponent = score_headroom.raised(exponent, merged, [table.function for table in after])
-        if (said := choices.of(group, "exponent")) is not None and said.value != exponent:
-            _check_given(group, said, graph)
-            exponent, how = said.value, "fixed" if said.place == GIVEN else BY_NAME
+        if (rule := choices.of(group, "exponent")) is not None and rule.value != exponent:
+            _check_given(group, rule, graph)
+            exponent, how = rule.value, "fixed" if rule.place == GIVEN else BY_NAME
         for name in group:
             observed = Observed(float(stats[name].min), float(stats[name].max), how)
             quant = saturating(width, exponent, graph[name].clamp)
@@ -153,11 +153,11 @@ def _method(group: Sequence[str], method: Method, choices: Choices) -> Method:
     return Method(name.value if name else method.name, percentile.value if percentile else method.percentile)
 
 
-def _check_given(group: Sequence[str], said: Said, graph: Graph) -> None:
+def _check_given(group: Sequence[str], rule: Said, graph: Graph) -> None:
     ports = graph.plain_ports()
     if whole_grid := [name for name in group if name in graph.pixels or name in ports]:
         kind = "raw pixels" if whole_grid[0] in graph.pixels else "the model's integers"
-        raise InputError(f"the exponent of {whole_grid[0]!r} is {said.value}; that of {kind} is 0", where=said.place)
+        raise InputError(f"the exponent of {whole_grid[0]!r} is {rule.value}; that of {kind} is 0", where=rule.place)
 
 
 def check_given(ranged: Graph, choices: Choices) -> None:
@@ -166,13 +166,13 @@ def check_given(ranged: Graph, choices: Choices) -> None:
     One that is what would have been chosen anyway may be raised as ever.
     """
     for value in ranged.activations():
-        said = choices.of([value.name], "exponent")
+        rule = choices.of([value.name], "exponent")
         by_name = value.observed is not None and value.observed.method == BY_NAME
-        if said is not None and by_name and value.quant is not None and value.quant.exponent != said.value:
+        if rule is not None and by_name and value.quant is not None and value.quant.exponent != rule.value:
             raise InputError(
-                f"the exponent of {value.name!r} is {said.value}; beside its neighbours' exponents "
+                f"the exponent of {value.name!r} is {rule.value}; beside its neighbours' exponents "
                 f"at least {value.quant.exponent} can run",
-                where=said.place,
+                where=rule.place,
             )
 
 
@@ -198,11 +198,11 @@ def _check_reach(names: Sequence[str], stats: Mapping[str, TensorStats], bits: i
 
 def provisional(graph: Graph, bits: Mapping[str, int]) -> Graph:
     """Widths without exponents, for planning memory before calibration; names not in bits get 8."""
-    found = []
+    values = []
     for value in graph.activations():
         quant = saturating(bits.get(value.name, 8), 0, None)
-        found.append(replace(value, quant=quant, dtype=quant.dtype))
-    return graph.with_values(*found)
+        values.append(replace(value, quant=quant, dtype=quant.dtype))
+    return graph.with_values(*values)
 
 
 def saturating(bits: int, exponent: int, clamp: tuple[float, float] | None) -> Quant:
@@ -217,11 +217,11 @@ def saturating(bits: int, exponent: int, clamp: tuple[float, float] | None) -> Q
 
 def _padded(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, list[TensorStats]]:
     """Statistics of padding other than 0, by the activation on whose grid it lies."""
-    found: dict[str, list[TensorStats]] = {}
+    by_name: dict[str, list[TensorStats]] = {}
     for node in graph.nodes:
         if (data := pad_of(graph, node)) is not None:
-            found.setdefault(node.inputs[0], []).append(padding(graph, node, data, stats[node.inputs[0]]))
-    return found
+            by_name.setdefault(node.inputs[0], []).append(padding(graph, node, data, stats[node.inputs[0]]))
+    return by_name
 
 
 def padding(graph: Graph, node: Node, data: np.ndarray, stats: TensorStats) -> TensorStats:
@@ -237,12 +237,12 @@ def padding(graph: Graph, node: Node, data: np.ndarray, stats: TensorStats) -> T
 
 def _chosen(graph: Graph) -> dict[str, Range]:
     """Bounds of the elements of a constant at computed places."""
-    found = {}
+    bounds = {}
     for node in graph.nodes:
         data = graph[node.inputs[0]].data
         if table_readers.moves(node) and OPS[node.op].places is not None and data is not None:
-            found[node.outputs[0]] = float(data.min()), float(data.max())
-    return found
+            bounds[node.outputs[0]] = float(data.min()), float(data.max())
+    return bounds
 
 
 def _fixed(graph: Graph, bits: Mapping[str, int]) -> dict[str, int]:

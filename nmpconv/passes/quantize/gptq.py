@@ -70,7 +70,7 @@ def _upper(h: np.ndarray) -> np.ndarray:
     try:
         lower = np.linalg.cholesky(turned)
     except np.linalg.LinAlgError:  # of one group or more
-        lower = np.stack([_damped_factor(one) for one in turned])
+        lower = np.stack([_damped_factor(group) for group in turned])
     upper = np.ascontiguousarray(lower[:, ::-1, ::-1])
     _invert(upper)
     return upper

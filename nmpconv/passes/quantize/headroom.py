@@ -39,13 +39,13 @@ def expected(
 ) -> dict[str, TensorStats]:
     """Statistics of these activations with headroom, in the float model's own numbers, as stats. tabled: those that
     only tables read."""
-    found = {name: stats[name] for name in names}
-    limits = known(graph, graph.given) if found else {}
-    for name, seen in found.items():
+    statistics = {name: stats[name] for name in names}
+    limits = known(graph, graph.given) if statistics else {}
+    for name, seen in statistics.items():
         if name in limits and bits.get(name) == 8 and name not in tabled and name not in graph.given:
             origin = graph[name].origin
-            found[name] = farther(seen, limits[name][0] + origin, limits[name][1] + origin)
-    return found
+            statistics[name] = farther(seen, limits[name][0] + origin, limits[name][1] + origin)
+    return statistics
 
 
 def farther(stats: TensorStats, low: float, high: float) -> TensorStats:

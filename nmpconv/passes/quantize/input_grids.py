@@ -89,13 +89,13 @@ def run(
     for source in [*_sources(graph, states)] * ROUNDS:
         trails = [trail for axis in _axes(graph[source]) if (trail := _trail(graph, source, axis)) is not None]
         shift = offsets and not graph[source].is_const and graph[source].shifts is None
-        known = [(trail, found) for trail in trails if (found := _ends(graph, trail, ends, feeds)) is not None]
+        known = [(trail, own_ends) for trail in trails if (own_ends := _ends(graph, trail, ends, feeds)) is not None]
         tried = [_grids(graph, trail, own, ends, shift) for trail, own in known]
         tried = [grids for grids in tried if grids.gain_db >= _worth(grids.trail.count)]
         if not tried:
             continue
         best = max(grids.gain_db for grids in tried)
-        grids = next(one for one in tried if one.gain_db >= best - SIMPLER_DB)
+        grids = next(candidate for candidate in tried if candidate.gain_db >= best - SIMPLER_DB)
         graph = _stored(graph, grids)
         for name, places in grids.trail.places.items():
             if (channels := _by_channel(places)) is not None and name in ends:
@@ -147,10 +147,10 @@ def _trail(graph: Graph, source: str, axis: int | None) -> _Trail | None:
         out = graph[node.outputs[0]]
         if out.name in graph.outputs or out.clamp is not None:
             return None
-        found = _passed_on(graph, node, places)
-        if found is None or _along(found) is None:
+        passed = _passed_on(graph, node, places)
+        if passed is None or _along(passed) is None:
             return None
-        places[out.name] = found
+        places[out.name] = passed
     return _Trail(source, count, axis, places, tuple(readers)) if readers else None
 
 
@@ -238,7 +238,7 @@ def _grids(graph: Graph, trail: _Trail, own: Ends, ends: Mapping[str, Ends], shi
             bits[able] = wanted + level
             tried.append(np.floor(bits + 0.5).astype(int))
     plain, *noise = (
-        sum(one.noise(r, bits, beside) for one in readers)
+        sum(reader.noise(r, bits, beside) for reader in readers)
         for r, bits in [(before, np.zeros(trail.count, int)), *((reach, bits) for bits in tried)]
     )
     best = int(np.argmin(np.round(noise, 12)))
@@ -295,9 +295,9 @@ class _Reader(NamedTuple):
 
 
 def _reader_channels(trail: _Trail, node: Node) -> np.ndarray:
-    found = _by_channel(trail.places[node.inputs[0]])
-    assert found is not None
-    return found
+    by_channel = _by_channel(trail.places[node.inputs[0]])
+    assert by_channel is not None
+    return by_channel
 
 
 def _beside(places: np.ndarray, ends: Ends) -> float:
@@ -328,9 +328,9 @@ def _stored(graph: Graph, grids: _Grids) -> Graph:
             data = (value.data * np.exp2(bits)[places]).astype(np.float32)
             graph = graph.with_values(replace(value, data=data))
             continue
-        found = _along(places)
-        assert found is not None
-        axis, own = found
+        along = _along(places)
+        assert along is not None
+        axis, own = along
         graph = graph.with_values(replace(value, shifts=_joined(value.shifts, axis, own, grids)))
     return graph
 

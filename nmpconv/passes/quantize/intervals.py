@@ -36,18 +36,18 @@ class Interval(NamedTuple):
 
 def run(graph: Graph) -> dict[str, Interval]:
     """The interval of every activation."""
-    found = {name: of_grid(graph[name]) for name in graph.inputs}
+    intervals = {name: of_grid(graph[name]) for name in graph.inputs}
     for node in graph.nodes:
-        found[node.outputs[0]] = of_node(graph, node, found)
-    return found
+        intervals[node.outputs[0]] = of_node(graph, node, intervals)
+    return intervals
 
 
-def of_node(graph: Graph, node: Node, found: Mapping[str, Interval]) -> Interval:
+def of_node(graph: Graph, node: Node, intervals: Mapping[str, Interval]) -> Interval:
     """The interval of the node's output from those of its computed inputs."""
     out = graph[node.outputs[0]]
     if node.op in WEIGHTED:
-        return _weighted(graph, node, found[node.inputs[0]])
-    results = [_reference(graph, node, found, corner) for corner in OPS[node.op].corners(len(node.inputs))]
+        return _weighted(graph, node, intervals[node.inputs[0]])
+    results = [_reference(graph, node, intervals, corner) for corner in OPS[node.op].corners(len(node.inputs))]
     if not results:
         return of_grid(out)
     return Interval(np.min([r.min(axis=0) for r in results], axis=0), np.max([r.max(axis=0) for r in results], axis=0))
@@ -59,14 +59,14 @@ def of_grid(value: Value) -> Interval:
     return Interval(np.full(channels, quant.lo, np.int64), np.full(channels, quant.hi, np.int64))
 
 
-def _reference(graph: Graph, node: Node, found: Mapping[str, Interval], corner: Sequence[int]) -> np.ndarray:
+def _reference(graph: Graph, node: Node, intervals: Mapping[str, Interval], corner: Sequence[int]) -> np.ndarray:
     """Runs the op on each input's bound number 0 (lo) or 1 (hi): int64 [elements / C, C]."""
     inputs = []
     for value, side in zip(graph.ins(node), corner, strict=True):
         quant = quant_of(value)
         q = value.data
         if q is None:
-            bound = found[value.name][side]
+            bound = intervals[value.name][side]
             q = np.broadcast_to(bound if value.shape else bound[0], value.shape)
         inputs.append(QArray(np.array(q, quant.dtype, order="C"), quant))
     (y,) = OPS[node.op].reference(node.params, inputs, graph.outs(node))

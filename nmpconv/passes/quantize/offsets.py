@@ -89,18 +89,18 @@ def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
 def wished(graph: Graph, wishes: Mapping[str, float]) -> dict[str, float]:
     """The origins of all activations, those that are 0 left out, where these are wished for by name: the first ones
     first, and others 0. Of what ops tie together, not all wishes can be granted."""
-    found = _Equations(graph, None)
-    found.choose({name: Said(origin, "", exact=False) for name, origin in wishes.items()})
-    found.choose({name: Said(0.0, "", exact=False) for name in found.rows})
-    return {name: row[ONE] for name, row in found.rows.items() if row.get(ONE, 0.0)}
+    equations = _Equations(graph, None)
+    equations.choose({name: Said(origin, "", exact=False) for name, origin in wishes.items()})
+    equations.choose({name: Said(0.0, "", exact=False) for name in equations.rows})
+    return {name: row[ONE] for name, row in equations.rows.items() if row.get(ONE, 0.0)}
 
 
 def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> dict[str, Row]:
-    found = _Equations(graph, stats)
+    equations = _Equations(graph, stats)
     if not all(grid.is_plain for grid in graph.given.values()):
-        found.rows = {name: {} for name in found.rows}
-    found.choose({name: row["origin"] for name, row in choices.tensors.items() if "origin" in row})
-    return {name: row for name, row in found.rows.items() if row}
+        equations.rows = {name: {} for name in equations.rows}
+    equations.choose({name: row["origin"] for name, row in choices.tensors.items() if "origin" in row})
+    return {name: row for name, row in equations.rows.items() if row}
 
 
 class _Equations:
@@ -146,21 +146,21 @@ class _Equations:
         for name in node.outputs:
             self._set(name, row)
 
-    def choose(self, given: Mapping[str, Said]) -> None:
+    def choose(self, rules: Mapping[str, Said]) -> None:
         """Origins by name. InputError for what cannot be; what a pattern says gives way."""
-        able = {name: set(self.rows[name]) for name in given if name in self.rows}
+        able = {name: set(self.rows[name]) for name in rules if name in self.rows}
         done: list[str] = []
-        for name in sorted(able, key=lambda name: not given[name].exact):
-            said, row = given[name], self.rows[name]
+        for name in sorted(able, key=lambda name: not rules[name].exact):
+            rule, row = rules[name], self.rows[name]
             if row.keys() - {ONE}:
-                self._zero(_sum(row, {ONE: said.value}, -1.0))
+                self._zero(_sum(row, {ONE: rule.value}, -1.0))
                 done.append(name)
-            elif said.exact and abs(row.get(ONE, 0.0) - said.value) > NEAR * max(1.0, abs(said.value)):
+            elif rule.exact and abs(row.get(ONE, 0.0) - rule.value) > NEAR * max(1.0, abs(rule.value)):
                 tied = next((other for other in done if able[other] & able[name]), None)
                 if tied is not None:
-                    raise contradiction("origin", given[tied], said, f"; {tied!r} and {name!r} are tied to each other")
+                    raise contradiction("origin", rules[tied], rule, f"; {tied!r} and {name!r} are tied to each other")
                 why = "an op beside it, or its being an input or an output, leaves no room for one"
-                raise InputError(f"{name!r} cannot have the origin {said.value}: {why}", where=said.place)
+                raise InputError(f"{name!r} cannot have the origin {rule.value}: {why}", where=rule.place)
 
     def _zero(self, row: Row) -> None:
         """The sum is 0 from now on."""
@@ -232,8 +232,8 @@ def _chosen(
 
         def gain(more: float, number: str = number, names: list[str] = names) -> float:
             """SQNR of the tensors in dB where this number is larger by so much."""
-            found = (origins[n] + more * rows[n][number] for n in names)
-            total = sum(_best_db(seen[n], c, functions.get(n, ())) for n, c in zip(names, found, strict=True))
+            shifted = (origins[n] + more * rows[n][number] for n in names)
+            total = sum(_best_db(seen[n], c, functions.get(n, ())) for n, c in zip(names, shifted, strict=True))
             return round(total, 3)  # of equally good ones, noise of floats is not to choose
 
         # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.

@@ -41,17 +41,17 @@ class Choices:
 
     def of(self, names: Iterable[str], key: str) -> Said | None:
         """Returns the rule of tensors that share it; InputError where there are several."""
-        found = [self.tensors[name][key] for name in names if key in self.tensors.get(name, {})]
-        found = [said for said in found if said.exact] or found
-        for other in found[1:]:
-            if other.value != found[0].value:
-                raise contradiction(key, found[0], other, "; these tensors share one grid")
-        return found[0] if found else None
+        rules = [self.tensors[name][key] for name in names if key in self.tensors.get(name, {})]
+        rules = [rule for rule in rules if rule.exact] or rules
+        for other in rules[1:]:
+            if other.value != rules[0].value:
+                raise contradiction(key, rules[0], other, "; these tensors share one grid")
+        return rules[0] if rules else None
 
     def op(self, name: str, key: str, otherwise: Any) -> Any:
         """Returns the rule of an op."""
-        said = self.ops.get(name, {}).get(key)
-        return otherwise if said is None else said.value
+        rule = self.ops.get(name, {}).get(key)
+        return otherwise if rule is None else rule.value
 
     def kept(self) -> frozenset[str]:
         """The tensors that equalization is to leave alone."""
@@ -60,20 +60,20 @@ class Choices:
     def over(self, others: Choices) -> Choices:
         """These, and what others say of what these do not; where both say the same, it is the others' choice."""
 
-        def both(rows: Mapping[str, Row], below: Mapping[str, Row]) -> dict[str, Row]:
-            return {name: one(rows.get(name, {}), below.get(name, {})) for name in (*below, *rows)}
+        def merged(rows: Mapping[str, Row], below: Mapping[str, Row]) -> dict[str, Row]:
+            return {name: merged_row(rows.get(name, {}), below.get(name, {})) for name in (*below, *rows)}
 
-        def one(row: Row, below: Row) -> Row:
-            return {**row, **{key: said for key, said in below.items() if row.get(key, said).value == said.value}}
+        def merged_row(row: Row, below: Row) -> Row:
+            return {**row, **{key: rule for key, rule in below.items() if row.get(key, rule).value == rule.value}}
 
-        return Choices(both(self.tensors, others.tensors), both(self.ops, others.ops))
+        return Choices(merged(self.tensors, others.tensors), merged(self.ops, others.ops))
 
     def widths(self) -> Choices:
         """Only what decides how many bytes things take."""
         keys = ("bits", "weight_bits", "per_tensor", "bias_bits")
 
         def only(rows: Mapping[str, Row]) -> dict[str, Row]:
-            return {name: {key: said for key, said in row.items() if key in keys} for name, row in rows.items()}
+            return {name: {key: rule for key, rule in row.items() if key in keys} for name, row in rows.items()}
 
         return Choices(only(self.tensors), only(self.ops))
 
@@ -81,9 +81,10 @@ class Choices:
 NOTHING = Choices()
 
 
-def contradiction(key: str, one: Said, other: Said, why: str = "") -> InputError:
+def contradiction(key: str, first: Said, other: Said, why: str = "") -> InputError:
     return InputError(
-        f"{key} is {one.value} by {one.place}, and {other.value} by {other.place}{why}", hint="leave one of them out"
+        f"{key} is {first.value} by {first.place}, and {other.value} by {other.place}{why}",
+        hint="leave one of them out",
     )
 
 
@@ -105,26 +106,26 @@ def resolve(graph: Graph, tensors: Sequence[Line], ops: Sequence[Line]) -> Choic
 
 
 def _matched(lines: Sequence[Line], names: Collection[str], what: str) -> dict[str, Row]:
-    found: dict[str, dict[str, Said]] = {}
+    rows: dict[str, dict[str, Said]] = {}
     for line in lines:
         exact = line.name in names
         for name in [line.name] if exact else _fitting(line, names, what):
-            row = found.setdefault(name, {})
+            row = rows.setdefault(name, {})
             for key, value in line.said.items():
-                said, before = Said(value, line.place, exact), row.get(key)
+                rule, before = Said(value, line.place, exact), row.get(key)
                 if before is None or (exact and not before.exact):
-                    row[key] = said
+                    row[key] = rule
                 elif exact == before.exact and before.value != value:
-                    raise contradiction(f"{key} of {name!r}", before, said)
-    return dict(found)
+                    raise contradiction(f"{key} of {name!r}", before, rule)
+    return dict(rows)
 
 
 def _fitting(line: Line, names: Collection[str], what: str) -> list[str]:
     """The names that a pattern fits."""
-    found = [name for name in names if fnmatchcase(name, line.name)]
-    if not found:
+    matches = [name for name in names if fnmatchcase(name, line.name)]
+    if not matches:
         near = difflib.get_close_matches(line.name, names, n=3, cutoff=0.0)
         pattern = any(mark in line.name for mark in PATTERN)
         wrong = f"no {what} fits the pattern {line.name!r}" if pattern else f"the model has no {what} {line.name!r}"
         raise InputError(f"{wrong}; the nearest are {', '.join(map(repr, near))}", where=line.place)
-    return found
+    return matches

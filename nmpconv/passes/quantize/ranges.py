@@ -29,24 +29,24 @@ FAR = 2.0**69  # within the coarsest grid of 8 bits
 def run(graph: Graph, measured: Mapping[str, TensorStats]) -> dict[str, TensorStats]:
     """measured: statistics of all activations, or of none. UsageError names what has no range."""
     if measured:
-        given = {name: grid for name, grid in graph.given.items() if name in measured}
-        return {**measured, **{name: measured[name].clipped(grid.min, grid.max) for name, grid in given.items()}}
-    found = known(graph, graph.given)
+        grids = {name: grid for name, grid in graph.given.items() if name in measured}
+        return {**measured, **{name: measured[name].clipped(grid.min, grid.max) for name, grid in grids.items()}}
+    limits = known(graph, graph.given)
     for group in grid_groups(graph):
         # A tensor without a range whose data moves to one with a range has the latter's.
-        ranges = [found[name] for name in group if is_finite(found[name])]
+        ranges = [limits[name] for name in group if is_finite(limits[name])]
         for name in group:
-            if not is_finite(found[name]) and ranges:
-                found[name] = (min(low for low, _ in ranges), max(high for _, high in ranges))
+            if not is_finite(limits[name]) and ranges:
+                limits[name] = (min(low for low, _ in ranges), max(high for _, high in ranges))
     names = [value.name for value in graph.activations()]
-    missing = [name for name in names if not is_finite(found[name])]
+    missing = [name for name in names if not is_finite(limits[name])]
     if missing:
         others = f" and {len(missing) - 1} more" if missing[1:] else ""
         raise UsageError(
             f"nothing to calibrate with, and the model itself gives no range for {missing[0]!r}{others}",
             hint="give --data SOURCE or --load-profile FILE",
         )
-    return {name: _even(found[name]) for name in names}
+    return {name: _even(limits[name]) for name in names}
 
 
 def assumed(graph: Graph) -> dict[str, TensorStats]:

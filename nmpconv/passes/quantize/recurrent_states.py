@@ -24,37 +24,37 @@ def checked(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
 
     Raises UsageError for what is none of them, for one that comes twice, and for shapes that differ.
     """
-    found: dict[str, str] = {}
+    states: dict[str, str] = {}
     for text in texts:
         output, equals, name = (part.strip() for part in text.rpartition("="))
         if not equals:
             raise UsageError(f"{text!r} names no two tensors", where="--state", hint=FORM, found=text, allowed=FORM)
-        for kind, one, known in (("output", output, graph.outputs), ("input", name, graph.inputs)):
-            if one not in known:
+        for kind, tensor, known in (("output", output, graph.outputs), ("input", name, graph.inputs)):
+            if tensor not in known:
                 used = " that anything reads" if kind == "input" else ""
-                what = f"the model has no {kind} {one!r}{used}; it has {', '.join(known)}"
-                raise UsageError(what, where="--state", found=one, allowed=", ".join(known))
-        if name in found or output in found.values():
+                what = f"the model has no {kind} {tensor!r}{used}; it has {', '.join(known)}"
+                raise UsageError(what, where="--state", found=tensor, allowed=", ".join(known))
+        if name in states or output in states.values():
             raise UsageError(f"{text!r}: one of them is a state already", where="--state", hint="name each once")
-        shapes = [graph.source_shapes.get(one, graph[one].shape) for one in (output, name)]
+        shapes = [graph.source_shapes.get(tensor, graph[tensor].shape) for tensor in (output, name)]
         if shapes[0] != shapes[1]:
             raise UsageError(
                 f"{output!r} is {list(shapes[0])}, {name!r} is {list(shapes[1])}", where="--state", hint="one shape"
             )
-        found[name] = output
-    if found and len(found) == len(graph.inputs):
+        states[name] = output
+    if states and len(states) == len(graph.inputs):
         raise UsageError("all inputs are states, so nothing is fed", where="--state", hint="leave one out")
-    return found
+    return states
 
 
 def run(graph: Graph, texts: Sequence[str]) -> Graph:
     """graph: of integers, before the memory plan. All states start as 0."""
     taken = checked(graph, texts)
     apart = {output for name, output in taken.items() if _grid(graph, name) != _grid(graph, output)}
-    told = not set(taken.values()) < set(graph.outputs)  # outputs that states take over are results, too
+    is_result = not set(taken.values()) < set(graph.outputs)  # outputs that states take over are results, too
     for name, output in taken.items():
-        if output in apart or (apart and told):
-            graph, output = _requantized(graph, name, output, told)
+        if output in apart or (apart and is_result):
+            graph, output = _requantized(graph, name, output, is_result)
         graph = replace(graph, states={**graph.states, name: State(output)})
     return graph
 
@@ -65,12 +65,12 @@ def _grid(graph: Graph, name: str) -> tuple[int, tuple[int, ...]]:
     return quant.bits, tuple(quant.exponents)
 
 
-def _requantized(graph: Graph, name: str, output: str, told: bool) -> tuple[Graph, str]:  # case 2
-    """Returns the graph with a new output that the state takes over, and its name. told: beside the old one."""
-    kept = f"{output}.kept"
-    while kept in graph.values:
-        kept += "_"
-    values = {**graph.values, kept: replace(graph[name], name=kept)}
-    nodes = requantized(values, kept, output, kept)
-    outputs = (*(other for other in graph.outputs if told or other != output), kept)
-    return replace(graph, nodes=(*graph.nodes, *nodes), values=values, outputs=outputs), kept
+def _requantized(graph: Graph, name: str, output: str, is_result: bool) -> tuple[Graph, str]:  # case 2
+    """Returns the graph with a new output that the state takes over, and its name. is_result: beside the old one."""
+    fresh = f"{output}.kept"
+    while fresh in graph.values:
+        fresh += "_"
+    values = {**graph.values, fresh: replace(graph[name], name=fresh)}
+    nodes = requantized(values, fresh, output, fresh)
+    outputs = (*(other for other in graph.outputs if is_result or other != output), fresh)
+    return replace(graph, nodes=(*graph.nodes, *nodes), values=values, outputs=outputs), fresh

@@ -57,7 +57,7 @@ def _cuts(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int
     tops = {name: top_exponent(span(stats[name], bits[name], graph[name].clamp), bits[name]) for name in groups}
     own = {name: max(tops[member] for member in group) for name, group in groups.items()}
     read = _read(graph)
-    found: set[tuple[str, str]] = set()
+    cuts: set[tuple[str, str]] = set()
     indices, numbers = _indices(graph), whole(graph)
     concats = [(_parts(graph, node), node) for node in graph.nodes if joins_grids(node)]
     for parts, node in sorted(concats, key=lambda row: max(own[name] for name in row[0])):
@@ -65,23 +65,23 @@ def _cuts(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int
         top, out = max(needed.values()), parts[0]
         for name in parts[1:]:
             if indices & groups[name] and not all(part in numbers for part in parts):
-                found.add((node.name, name))  # case 4
+                cuts.add((node.name, name))  # case 4
                 continue
             if groups[name] is groups[out] or tied[name] != tied[out]:
                 continue
             finest = min((own[member] for member in read & groups[name]), default=top)
             if bits[name] == 16 and needed[name] < top and finest + MARGIN <= top:
-                found.add((node.name, name))
+                cuts.add((node.name, name))
                 continue
             groups[out] |= groups[name]
             groups.update(dict.fromkeys(groups[name], groups[out]))
-    return found
+    return cuts
 
 
 def _indices(graph: Graph) -> set[str]:
     """Whole numbers by which an op chooses among the elements of another tensor."""
-    found = ((OPS[node.op], node) for node in graph.nodes)
-    return {node.inputs[op.places] for op, node in found if op.grid == "same" and op.places is not None}
+    pairs = ((OPS[node.op], node) for node in graph.nodes)
+    return {node.inputs[op.places] for op, node in pairs if op.grid == "same" and op.places is not None}
 
 
 def _parts(graph: Graph, node: Node) -> list[str]:

@@ -139,10 +139,10 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
         seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
         if how.bias_correction:
             makers: list[Callable[[], Any]] = [partial(layer.correct, q, seen, rows.values), partial(layer.gptq, x)]
-            made = each(lambda make: make(), makers if how.gptq else makers[:1])
-            bias, error = made[0]
+            results = each(lambda make: make(), makers if how.gptq else makers[:1])
+            bias, error = results[0]
             if how.gptq:
-                rounded = made[1]
+                rounded = results[1]
                 other, other_error = layer.correct(rounded, seen, rows.values)
                 better = other_error < error
                 q = np.where(better[:, None], rounded, q)
@@ -260,15 +260,17 @@ class _Layer:
         exponents = tuple(int(e) for e in (self.exponents[:1] if how.per_tensor else self.exponents))
         lo, hi = fixed_point.INT_MIN, fixed_point.INT_MAX
         wb = how.weight_bits
-        made = [
+        constants = [
             (q.reshape(self.shape.weight_shape), Quant(wb, exponents, lo[wb], hi[wb], per_channel), "mse"),
             (bias, Quant(bits, (self.y.exponent,), lo[bits], hi[bits]), "derived"),
         ]
         if self.pad is not None:
-            made.append((self.pad, Quant(self.x.bits, (self.x.exponent,), lo[self.x.bits], hi[self.x.bits]), "derived"))
+            constants.append(
+                (self.pad, Quant(self.x.bits, (self.x.exponent,), lo[self.x.bits], hi[self.x.bits]), "derived")
+            )
         values, names = [], [node.inputs[0]]
         # A constant that two nodes share is quantized for each of them, so every one has its consumer's name.
-        for role, (data, quant, method) in zip(("weight", "bias", "pad"), made, strict=False):
+        for role, (data, quant, method) in zip(("weight", "bias", "pad"), constants, strict=False):
             name = f"{node.name}.{role}"
             observed = Observed(0.0, 0.0, method)
             values.append(

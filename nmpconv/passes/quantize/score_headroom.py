@@ -25,16 +25,16 @@ BITS = 16
 def tensors(graph: Graph) -> set[str]:
     """Names of the tensors of scores, whatever their widths."""
     squares, consumers = holding_squares(graph), graph.consumers()
-    found = {name for name in graph.outputs if name in squares}
+    scores = {name for name in graph.outputs if name in squares}
     for node in reversed(graph.nodes):
         (out,) = node.outputs
         rises = OPS[node.op].grid == "same" or out in squares
-        if out not in found or node.op in WEIGHTED or not rises or _is_logarithm(node):
-            found -= {out} if _is_logarithm(node) else set()
+        if out not in scores or node.op in WEIGHTED or not rises or _is_logarithm(node):
+            scores -= {out} if _is_logarithm(node) else set()
             continue
         inputs = [name for name in node.inputs if not graph[name].is_const]
-        found.update(name for name in inputs if all(user.outputs[0] in found for user in consumers[name]))
-    return found
+        scores.update(name for name in inputs if all(user.outputs[0] in scores for user in consumers[name]))
+    return scores
 
 
 def raised(exponent: int, stats: TensorStats, functions: Sequence[Function]) -> int:

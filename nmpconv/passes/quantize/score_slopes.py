@@ -35,30 +35,30 @@ def by_layer(graph: Graph) -> Mapping[str, Weights]:
     """The weights of the errors of layers in front of scores, by the layer's output."""
     last = _last(graph)
     tables = table_readers.after(graph)
-    found: dict[str, Weights] = {}
+    weights: dict[str, Weights] = {}
     for node in graph.nodes:
         out = node.outputs[0]
         if node.op not in WEIGHTED or out not in last:
             continue
         functions = [f for f in tables.get(out, ()) if isinstance(f, LookupParams) and _is_sigmoid(f)]
         if functions and len(functions) == len(tables[out]):
-            found[out] = partial(_of_tables, functions)
+            weights[out] = partial(_of_tables, functions)
         elif size := _softmax_size(graph, out):
-            found[out] = partial(_of_softmax, size)
-    return found
+            weights[out] = partial(_of_softmax, size)
+    return weights
 
 
 def _last(graph: Graph) -> set[str]:
     """Case 3: tensors behind which nothing multiplies and accumulates."""
     users = graph.consumers()
-    found: set[str] = set()
+    last: set[str] = set()
     for node in reversed(graph.nodes):
         for out in node.outputs:
             behind = users[out]
             sums = any(OPS[user.op].macs(user.params, graph.ins(user), graph.outs(user)) for user in behind)
-            if not sums and found.issuperset(name for user in behind for name in user.outputs):
-                found.add(out)
-    return found
+            if not sums and last.issuperset(name for user in behind for name in user.outputs):
+                last.add(out)
+    return last
 
 
 def _is_sigmoid(table: LookupParams) -> bool:
@@ -93,10 +93,10 @@ def _keeps_channels(graph: Graph, node: Node) -> bool:
 
 def _of_tables(tables: list[LookupParams], rows: np.ndarray) -> np.ndarray:
     x = rows.astype(np.float64)
-    found = np.zeros_like(x)
+    slopes = np.zeros_like(x)
     for table in tables:
-        found += np.square((table(x + STEP) - table(x - STEP)) / (2 * STEP * STEEPEST))
-    return _with_prior(found)
+        slopes += np.square((table(x + STEP) - table(x - STEP)) / (2 * STEP * STEEPEST))
+    return _with_prior(slopes)
 
 
 def _of_softmax(size: int, rows: np.ndarray) -> np.ndarray:

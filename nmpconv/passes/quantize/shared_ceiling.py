@@ -59,7 +59,7 @@ def _lowered(
         np.maximum.at(reach, classes.ids[name], classes.reach[name])
     top = (reach * factor).max()
     tried = [_below(top * 2.0 ** (-k / STEPS), reach, classes.free, factor) for k in range(LOWEST * STEPS + 1)]
-    noise = [round(sum(_noise((reach * f).max(), one, classes, f) for one in readers), 6) for f in tried]
+    noise = [round(sum(_noise((reach * f).max(), reader, classes, f) for reader in readers), 6) for f in tried]
     best = int(np.argmin(noise))
     return tried[best] if noise[best] * 10 ** (WORTH_DB / 10) < noise[0] else factor
 
@@ -67,9 +67,9 @@ def _lowered(
 def _below(ceiling: float, reach: np.ndarray, free: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """Case 1."""
     high = free & (reach * factor > ceiling)
-    found = factor.copy()
-    found[high] = ceiling / reach[high]
-    return found
+    factors = factor.copy()
+    factors[high] = ceiling / reach[high]
+    return factors
 
 
 def _noise(ceiling: float, layer: WeightedLayer, classes: Classes, factor: np.ndarray) -> float:

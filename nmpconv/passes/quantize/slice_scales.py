@@ -51,10 +51,10 @@ def run(
     for output in graph.outputs:
         joined = None if output in alone else _joined(graph, uses, output)
         if joined is not None:
-            graph, found = _shifted(graph, uses, stats, bits[output], joined)
+            graph, statistics = _shifted(graph, uses, stats, bits[output], joined)
             uses = _Uses(graph)
-            stats |= found
-            bits = {**dict.fromkeys(found, bits[output]), **bits}
+            stats |= statistics
+            bits = {**dict.fromkeys(statistics, bits[output]), **bits}
     return graph, stats, bits
 
 
@@ -66,7 +66,7 @@ class _Uses:
         self.outputs = Counter(graph.outputs)
         self.reads = Counter(name for node in graph.nodes for name in node.inputs)
 
-    def one(self, name: str) -> bool:
+    def has_one_reader(self, name: str) -> bool:
         """Checks whether one op reads it, and nobody else."""
         return self.reads[name] == 1 and not self.outputs[name]
 
@@ -75,11 +75,13 @@ def _joined(graph: Graph, uses: _Uses, output: str) -> _Joined | None:
     """Case 1."""
     makers = uses.makers
     path, name = list[Node](), output
-    while name in makers and makers[name].op in ("transpose", "reshape") and (name == output or uses.one(name)):
+    while (
+        name in makers and makers[name].op in ("transpose", "reshape") and (name == output or uses.has_one_reader(name))
+    ):
         path.append(makers[name])
         name = makers[name].inputs[0]
     node = makers.get(name)
-    alone = not uses.reads[output] and uses.outputs[output] == 1 and (name == output or uses.one(name))
+    alone = not uses.reads[output] and uses.outputs[output] == 1 and (name == output or uses.has_one_reader(name))
     if node is None or node.op != "concat" or not alone:
         return None
     wholes: dict[str, tuple[int, slice]] = {}
@@ -108,8 +110,10 @@ def _parts(uses: _Uses, node: Node, wholes: dict[str, tuple[int, slice]], start:
     for name in node.inputs:
         maker = uses.makers.get(name)
         inner = maker is not None and maker.op == "concat" and maker.params.axis == node.params.axis
-        found = _parts(uses, maker, wholes, stop) if maker and inner and uses.one(name) else iter([(node, name)])
-        for part in found:
+        parts = (
+            _parts(uses, maker, wholes, stop) if maker and inner and uses.has_one_reader(name) else iter([(node, name)])
+        )
+        for part in parts:
             yield part
             stop += 1
     wholes[node.outputs[0]] = node.params.axis, slice(start, stop)
@@ -131,30 +135,30 @@ def _shifted(
     channels = {value.name: value.shape[-1] if value.shape else 1 for value in graph.activations()}
     graph = scale(graph, {name: np.full(count, 2.0 ** folded.get(name, 0)) for name, count in channels.items()})
     graph = graph.with_values(*(replace(graph[name], shifts=Shifts((gain,))) for name, gain in folded.items()))
-    found = {name: stats[name].scaled(2.0**gain) for name, gain in folded.items()}
+    statistics = {name: stats[name].scaled(2.0**gain) for name, gain in folded.items()}
     scaled, each = list[TensorStats](), list[tuple[int, ...]]()
     for concat, name in joined.parts:
         gain = gains.get(name, 0)
         seen = stats[name].scaled(2.0**gain)
         if gain and name not in folded:
             graph, product = _multiplied(graph, concat.name, name, gain)
-            found[product] = seen
+            statistics[product] = seen
         scaled.append(seen)
         each.append((gain,) * graph[name].shape[concat.params.axis])
     shifts = {name: Shifts(tuple(chain(*each[of])), axis) for name, (axis, of) in joined.wholes.items()}
     graph = graph.with_values(*(replace(graph[name], shifts=own) for name, own in shifts.items()))
     for name, (axis, of) in joined.wholes.items():
         last = axis == len(graph[name].shape) - 1
-        found[name] = _whole(scaled[of], stats[name], shifts[name].factors(axis + 1).ravel() if last else None)
-    return graph, found
+        statistics[name] = _whole(scaled[of], stats[name], shifts[name].factors(axis + 1).ravel() if last else None)
+    return graph, statistics
 
 
 def _whole(parts: Sequence[TensorStats], own: TensorStats, factors: np.ndarray | None) -> TensorStats:
     """Statistics of a tensor that joins parts and had statistics of its own before; factors: by channel [C], None: not
     known."""
-    made = TensorStats()
+    merged = TensorStats()
     for part in parts:
-        made.merge(part)
+        merged.merge(part)
 
     def times(seen: np.ndarray | None, power: int = 1) -> np.ndarray | None:
         if seen is None or factors is None or seen.shape != factors.shape:
@@ -162,7 +166,7 @@ def _whole(parts: Sequence[TensorStats], own: TensorStats, factors: np.ndarray |
         return np.asarray(seen * factors**power, seen.dtype)
 
     return replace(
-        made,
+        merged,
         samples=own.samples,
         channel_min=times(own.channel_min),
         channel_max=times(own.channel_max),
@@ -184,7 +188,7 @@ def _gains(stats: Mapping[str, TensorStats], graph: Graph, bits: int) -> dict[st
 def _region(graph: Graph, uses: _Uses, name: str) -> list[str]:
     """Case 3: the tensors from the part back to what takes up its factor; none where nothing does."""
     region = [name]
-    while uses.one(region[-1]):
+    while uses.has_one_reader(region[-1]):
         node = uses.makers.get(region[-1])
         if node is not None and node.op in (*WEIGHTED, "lookup"):
             return region
@@ -201,7 +205,7 @@ def _multiplied(graph: Graph, concat: str, name: str, gain: int) -> tuple[Graph,
     for node in graph.nodes:
         if node.name == concat:
             nodes.append(Node("mul", product, (name, factor), (product,), MulParams()))
-            node = replace(node, inputs=tuple(product if one == name else one for one in node.inputs))
+            node = replace(node, inputs=tuple(product if operand == name else operand for operand in node.inputs))
         nodes.append(node)
     shape = graph[name].shape
     constant = Value(factor, (1,) * len(shape), data=np.full((1,) * len(shape), 2.0**gain, np.float32))

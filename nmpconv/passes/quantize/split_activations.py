@@ -43,11 +43,11 @@ def _split(graph: Graph, nodes: Sequence[Node]) -> Graph:
     for node in nodes:
         x, channels = node.inputs[0], graph[node.inputs[0]].shape[-1]
         editor.remove(node)
-        one = editor.const(f"{node.name}.weight", np.ones((channels, 1, 1, 1)))
+        weight = editor.const(f"{node.name}.weight", np.ones((channels, 1, 1, 1)))
         zero = editor.const(f"{node.name}.bias", np.zeros(channels))
         function, end = GATES[node.params.function]
         depthwise = Conv2DParams(groups=channels)
-        plain = editor.emit("conv2d", (x, one, zero), depthwise, at=node, clamp=(-end, end))
+        plain = editor.emit("conv2d", (x, weight, zero), depthwise, at=node, clamp=(-end, end))
         gate = editor.emit("lookup", (plain,), function, at=node)
         editor.emit("mul", (x, gate), at=node, name=node.name, out=node.outputs[0], clamp=graph[node.outputs[0]].clamp)
     return editor.finish()

@@ -15,28 +15,30 @@ def after(graph: Graph) -> dict[str, tuple[Function, ...]]:
 
     Their results are the float model's own numbers.
     """
-    found = {name: dict.fromkeys(functions) for name, functions in alone(graph).items()}
+    by_name = {name: dict.fromkeys(functions) for name, functions in alone(graph).items()}
     for node in reversed(graph.nodes):
         for name in OPS[node.op].moved(node.inputs) if moves(node) else ():
-            if name in found:
-                found[name] |= found.get(node.outputs[0], {})
-    return {name: tuple(functions) for name, functions in found.items() if functions}
+            if name in by_name:
+                by_name[name] |= by_name.get(node.outputs[0], {})
+    return {name: tuple(functions) for name, functions in by_name.items() if functions}
 
 
 def alone(graph: Graph) -> dict[str, list[Function]]:
     """Functions that read each tensor of the groups that nothing but tables reads: the functions of those that read
     itself."""
     consumers, outputs = graph.consumers(), frozenset(graph.outputs)
-    found: dict[str, list[Function]] = {}
+    by_name: dict[str, list[Function]] = {}
     for group in grid_groups(graph):
         users = {
             name: [user for user in consumers[name] if not moves(user) or name not in OPS[user.op].moved(user.inputs)]
             for name in group
         }
-        every = [user for one in users.values() for user in one]
+        every = [user for readers in users.values() for user in readers]
         if every and all(user.op == "lookup" for user in every) and outputs.isdisjoint(group):
-            found |= {name: [replace(user.params, origin_y=0.0) for user in one] for name, one in users.items()}
-    return found
+            by_name |= {
+                name: [replace(user.params, origin_y=0.0) for user in readers] for name, readers in users.items()
+            }
+    return by_name
 
 
 def moves(node: Node) -> bool:

@@ -30,7 +30,7 @@ def run(
 ) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
     """The float graph with those ops, and the statistics and widths with those of their results."""
     editor = Editor(graph)
-    made: dict[str, TensorStats] = {}
+    statistics: dict[str, TensorStats] = {}
     for node in graph.nodes:
         x, y = node.inputs[0], node.outputs[0]
         if node.op != "lookup" or bits[x] != BITS or bits[y] != BITS or not graph[x].shape:
@@ -41,8 +41,8 @@ def run(
             exponent = top_exponent(span(stats[x], BITS, graph[x].clamp), BITS)
             if _gain(stats[x], exponent, steps, seen) > MARGIN_DB:
                 names = _take_apart(editor, node, steps)
-                made |= dict(zip(names, seen[:-1], strict=True))
-    return editor.finish(), {**stats, **made}, {**bits, **dict.fromkeys(made, BITS)}
+                statistics |= dict(zip(names, seen[:-1], strict=True))
+    return editor.finish(), {**stats, **statistics}, {**bits, **dict.fromkeys(statistics, BITS)}
 
 
 def _stats(x: TensorStats, steps: Sequence[Step]) -> TensorStats:
@@ -73,34 +73,36 @@ def _gain(stats: TensorStats, exponent: int, steps: Sequence[Step], seen: Sequen
 
 def _rounded(steps: Sequence[Step], seen: Sequence[TensorStats]) -> list[Step]:
     """The steps with three more behind each, which round its results to their grid."""
-    found: list[Step] = []
+    rounded: list[Step] = []
     for (name, *operands), stats in zip(steps, seen, strict=True):
         step = math.ldexp(1.0, top_exponent(span(stats, BITS), BITS))
-        here = len(found)
-        found.append((name, *(4 * o + 3 if isinstance(o, int) else o for o in operands)))
-        found += [("mul", here, 1 / step), ("round", here + 1), ("mul", here + 2, step)]
-    return found
+        here = len(rounded)
+        rounded.append((name, *(4 * o + 3 if isinstance(o, int) else o for o in operands)))
+        rounded += [("mul", here, 1 / step), ("round", here + 1), ("mul", here + 2, step)]
+    return rounded
 
 
 def _take_apart(editor: Editor, node: Node, steps: Sequence[Step]) -> list[str]:
     """An op for each step; returns the names of all results but the last."""
     editor.remove(node)
-    (x,), made = node.inputs, list[str]()
+    (x,), results = node.inputs, list[str]()
     rank = len(editor[x].shape)
 
     def tensor(operand: Operand) -> str:
         if isinstance(operand, float):
             return editor.const(f"{node.name}.number", np.full((1,) * rank, operand))
-        return x if isinstance(operand, str) else made[operand]
+        return x if isinstance(operand, str) else results[operand]
 
     for i, (name, first, *rest) in enumerate(steps):
         own, out = (node.name, node.outputs[0]) if i == len(steps) - 1 else ("", "")
         if name in COMBINE:
-            made.append(editor.emit(name, (tensor(first), tensor(rest[0])), at=node, name=own, out=out))
+            results.append(editor.emit(name, (tensor(first), tensor(rest[0])), at=node, name=own, out=out))
         elif name == "clip":
-            made.append(
+            results.append(
                 editor.emit("requantize", (tensor(first),), at=node, clamp=(rest[0], rest[1]), name=own, out=out)
             )
         else:
-            made.append(editor.emit("lookup", (tensor(first),), LookupParams(name, *rest), at=node, name=own, out=out))
-    return made[:-1]
+            results.append(
+                editor.emit("lookup", (tensor(first),), LookupParams(name, *rest), at=node, name=own, out=out)
+            )
+    return results[:-1]
