@@ -77,11 +77,11 @@ def _lookup(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -
 
 
 def _slice(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
-    found = xs[0]
+    result = xs[0]
     for axis, (start, step, size) in enumerate(zip(p.starts, p.steps, y.shape, strict=True)):
-        if (start, step, size) != (0, 1, found.shape[axis]):
-            found = found.index_select(axis, torch.arange(size, device=found.device) * step + start)
-    return found
+        if (start, step, size) != (0, 1, result.shape[axis]):
+            result = result.index_select(axis, torch.arange(size, device=result.device) * step + start)
+    return result
 
 
 def _pad(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
@@ -94,19 +94,19 @@ def _gather(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -
 
 
 def _resize(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
-    found = xs[0]
+    result = xs[0]
     axes = ((1, p.taps_h, p.rows, p.row_weights), (2, p.taps_w, p.columns, p.column_weights))
     for axis, taps, first, weights in axes:
-        shape = [1] * found.ndim
+        shape = [1] * result.ndim
         shape[axis] = len(first)
         at = np.asarray(first)
-        by = torch.tensor(weights, device=found.device).reshape(-1, taps) * 2.0**-WEIGHT_BITS
+        by = torch.tensor(weights, device=result.device).reshape(-1, taps) * 2.0**-WEIGHT_BITS
         parts = (
-            found.index_select(axis, torch.as_tensor(at + k, device=found.device)) * by[:, k].reshape(shape)
+            result.index_select(axis, torch.as_tensor(at + k, device=result.device)) * by[:, k].reshape(shape)
             for k in range(taps)
         )
-        found = torch.stack(list(parts)).sum(0)
-    return found
+        result = torch.stack(list(parts)).sum(0)
+    return result
 
 
 def _normalize(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
