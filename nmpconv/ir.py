@@ -163,15 +163,15 @@ class Shifts:
 
     def stored(self, numbers: np.ndarray) -> np.ndarray:
         """The tensor's numbers of the float model's, in the precision of these, but at least that of float32."""
-        found = np.asarray(numbers, np.result_type(numbers.dtype, np.float32))
+        scaled = np.asarray(numbers, np.result_type(numbers.dtype, np.float32))
         if self.offsets:
-            found = found - self.origins(found.ndim).astype(found.dtype)
-        return np.asarray(found * self.factors(found.ndim).astype(found.dtype))
+            scaled = scaled - self.origins(scaled.ndim).astype(scaled.dtype)
+        return np.asarray(scaled * self.factors(scaled.ndim).astype(scaled.dtype))
 
     def real(self, stored: np.ndarray) -> np.ndarray:
         """The float model's numbers of the tensor's, float64."""
-        found = stored / self.factors(stored.ndim)
-        return found + self.origins(stored.ndim) if self.offsets else found
+        reals = stored / self.factors(stored.ndim)
+        return reals + self.origins(stored.ndim) if self.offsets else reals
 
     def _along(self, values: np.ndarray, rank: int) -> np.ndarray:
         shape = [1] * rank

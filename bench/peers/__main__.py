@@ -103,7 +103,7 @@ class Bench:
 
     def row(self, model: models.Model, bits: str, threads: int) -> Row:
         """One row: all engines loaded, checked, and timed in turns."""
-        missing, found, kernels = {}, {}, {}
+        missing, correlations, kernels = {}, {}, {}
         with ExitStack() as stack:
             workers = {}
             for name in self.args.engines:
@@ -113,7 +113,7 @@ class Bench:
                 print(f"\r\x1b[K{model.name} {bits} {threads}t: {name}", end="", file=sys.stderr, flush=True)
                 try:
                     worker = stack.enter_context(_worker(self._python(name), job, self.log))
-                    found[name] = self._check(model, worker)
+                    correlations[name] = self._check(model, worker)
                     kernels[name] = self._kernels(worker, job)
                 except Failed as error:
                     missing[name] = str(error)
@@ -123,11 +123,11 @@ class Bench:
             batches = {name: worker.batch for name, worker in workers.items()}
             times = calmest(lambda: interleave(batches, self.args.rounds, self.args.seconds, lambda: time.sleep(REST)))
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        return Row(model.name, bits, threads, model.macs, times, missing, found, kernels)
+        return Row(model.name, bits, threads, model.macs, times, missing, correlations, kernels)
 
     def footprint(self, row: Row, model: models.Model) -> Footprint:
         """Measures loading by each engine of a row: the least of several fresh processes."""
-        found: dict[str, tuple[float, int]] = {}
+        engines: dict[str, tuple[float, int]] = {}
         for name in row.times:
             job = self._job(model, name, row.bits, row.threads)
             assert job is not None
@@ -146,8 +146,8 @@ class Bench:
                 if done.returncode == 0:
                     loads.append(json.loads(done.stdout))
             if loads:
-                found[name] = min(load["seconds"] for load in loads), min(int(load["peak"]) for load in loads)
-        return Footprint(row.model, found)
+                engines[name] = min(load["seconds"] for load in loads), min(int(load["peak"]) for load in loads)
+        return Footprint(row.model, engines)
 
     def _job(self, model: models.Model, name: str, bits: str, threads: int) -> Job | None:
         """None: this engine has nothing to do with such a row."""
@@ -180,10 +180,10 @@ class Bench:
 
     def _check(self, model: models.Model, worker: Worker) -> float:
         """SQNR of the outputs for all samples against float32's."""
-        found = correlation(list(chain(*worker.about["outputs"])), list(chain(*self._reference(model))))
-        if not found >= LEAST_CORRELATION:
-            raise Failed(f"outputs correlate with float32's by {found:.2f} only, {LEAST_CORRELATION} is wanted")
-        return found
+        correlated = correlation(list(chain(*worker.about["outputs"])), list(chain(*self._reference(model))))
+        if not correlated >= LEAST_CORRELATION:
+            raise Failed(f"outputs correlate with float32's by {correlated:.2f} only, {LEAST_CORRELATION} is wanted")
+        return correlated
 
     def _kernels(self, worker: Worker, job: Job) -> tuple[int, int]:
         """As the engine says. One of an int8 row that computes most layers in floats is none."""
@@ -219,7 +219,7 @@ def _cpu() -> str:
     return f"{fields.get('model name', platform.machine())} ({family}; {', '.join(useful)}), {os.cpu_count()} cores"
 
 
-def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     root = BENCH.parent
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--zoo", type=Path, default=os.environ.get("NMP_ZOO"), help="the folder with zoo.json")
@@ -232,7 +232,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seconds", type=float, default=0.01, help="about how long one turn of an engine takes")
     parser.add_argument("--json", type=Path, help="default: results.json in --folder")
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
 def main() -> int:
@@ -284,7 +284,7 @@ def _report(
         "vnni_peak_macs_per_second": peak,
         "versions": dict(versions),
         "rounds": args.rounds,
-        "loading": {found.model: found.engines for found in footprints},
+        "loading": {footprint.model: footprint.engines for footprint in footprints},
         "kinds": dict(kinds),
         "empty_run_seconds": ours.empty_run(),
     }

@@ -100,13 +100,13 @@ def interleave(
         batch(1)
         calls[name] = calls_for(min(batch(1)[0] for _ in range(3)), seconds_a_round)
         batch(calls[name])
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
     for _ in range(rounds):
         for name, batch in engines.items():
             rest()
             wall, cpu = batch(calls[name])
-            found[name].append((wall / calls[name], cpu / calls[name]))
-    return {name: Times(*zip(*pairs, strict=True)) for name, pairs in found.items()}
+            times[name].append((wall / calls[name], cpu / calls[name]))
+    return {name: Times(*zip(*pairs, strict=True)) for name, pairs in times.items()}
 
 
 def calmest(measure: Callable[[], dict[str, Times]]) -> dict[str, Times]:

@@ -22,10 +22,10 @@ COLORS = ("#d1495b", "#e8a5ae", "#30638e", "#00798c", "#8d96a3", "#edae49")
 
 def groups(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
     """Rows of the same precision and number of threads, in order."""
-    found: dict[tuple[str, int], list[Row]] = {}
+    by_run: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
-        found.setdefault((row.bits, row.threads), []).append(row)
-    return found
+        by_run.setdefault((row.bits, row.threads), []).append(row)
+    return by_run
 
 
 def heading(bits: str, threads: int) -> str:
@@ -54,23 +54,23 @@ def _section(bits: str, threads: int, rows: Sequence[Row], peak: float | None) -
 
 def loading(footprints: Sequence[Footprint]) -> str:
     """Milliseconds to load and megabytes of the process, by model and engine; empty of none."""
-    names = [name for name in TITLES if any(name in found.engines for found in footprints)]
+    names = [name for name in TITLES if any(name in footprint.engines for footprint in footprints)]
     if not names:
         return ""
     lines = [
         "### int8, 1 thread: ms to load / MB of a process that loads and runs, at its peak\n",
         _line(["model", *(TITLES[name] for name in names)]),
         _line(["---"] + ["---:"] * len(names)),
-        *(_line([found.model, *(_footprint(found, name) for name in names)]) for found in footprints),
+        *(_line([footprint.model, *(_footprint(footprint, name) for name in names)]) for footprint in footprints),
         "",
     ]
     return "\n".join(lines)
 
 
-def _footprint(found: Footprint, name: str) -> str:
-    if name not in found.engines:
+def _footprint(footprint: Footprint, name: str) -> str:
+    if name not in footprint.engines:
         return "-"
-    seconds, peak = found.engines[name]
+    seconds, peak = footprint.engines[name]
     return f"{seconds * 1e3:.1f} / {peak / 1e6:.0f}"
 
 
@@ -106,13 +106,13 @@ def _rates(row: Row, peak: float | None) -> tuple[str, str]:
 
 def notes(rows: Sequence[Row]) -> list[str]:
     """Notes on omitted cells, each reason once, and on nets that are int8 in parts only."""
-    found: dict[tuple[str, str], list[str]] = {}
+    places_of: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for name, why in row.missing.items():
-            found.setdefault((name, why), []).append(f"{row.model} {row.bits} {row.threads}t")
+            places_of.setdefault((name, why), []).append(f"{row.model} {row.bits} {row.threads}t")
     return [
         f"{TITLES[name]} is left out{'' if len(places) == len(rows) else ' of ' + ', '.join(places)}: {why}"
-        for (name, why), places in found.items()
+        for (name, why), places in places_of.items()
     ] + [*_disturbed(rows), *_partly(rows)]
 
 
@@ -141,13 +141,13 @@ def kinds(found: Mapping[str, Sequence[tuple[str, float, int]]]) -> str:
 
 def _partly(rows: Sequence[Row]) -> list[str]:
     """Peers with layers of an int8 row that they do not run on int8 kernels."""
-    found: dict[str, dict[str, None]] = {}
+    layers_of: dict[str, dict[str, None]] = {}
     for row in rows:
         for name, (narrow, layers) in row.kernels.items():
             if row.bits == "int8" and narrow < layers and name != DEFAULT:
-                found.setdefault(name, {})[f"{narrow} of {layers} in {row.model}"] = None
+                layers_of.setdefault(name, {})[f"{narrow} of {layers} in {row.model}"] = None
     return [
-        f"{TITLES[name]} runs not all layers on int8 kernels: {', '.join(places)}" for name, places in found.items()
+        f"{TITLES[name]} runs not all layers on int8 kernels: {', '.join(places)}" for name, places in layers_of.items()
     ]
 
 

@@ -13,24 +13,26 @@ from nmpconv.errors import UsageError
 from nmpconv.ir import Preprocess
 
 
-def several(given: str | Iterable[Any] | None) -> tuple[Any, ...]:
+def several(value: str | Iterable[Any] | None) -> tuple[Any, ...]:
     """A list; one word stands for a list of one."""
-    return (given,) if isinstance(given, str) else tuple(given or ())
+    return (value,) if isinstance(value, str) else tuple(value or ())
 
 
-def path(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)
+def path(value: str | Path | None) -> Path | None:
+    return None if value is None else Path(value)
 
 
 def options(keywords: Keywords) -> Options:
     """Options of a conversion by its keywords."""
-    found: dict[str, Any] = {option.name: getattr(keywords, option.name) for option in fields(Options)}
-    found["preprocess"] = _preprocess(
+    settings: dict[str, Any] = {option.name: getattr(keywords, option.name) for option in fields(Options)}
+    settings["preprocess"] = _preprocess(
         {name: getattr(keywords, name) for name, flag in FLAGS.items() if flag.panel == PREPROCESSING}
     )
-    found["widths"] = _widths(keywords)
-    found["levers"] = keywords.report is not None and not keywords.fast if keywords.levers is None else keywords.levers
-    return Options(**found)
+    settings["widths"] = _widths(keywords)
+    settings["levers"] = (
+        keywords.report is not None and not keywords.fast if keywords.levers is None else keywords.levers
+    )
+    return Options(**settings)
 
 
 def _widths(keywords: Keywords) -> str:
@@ -44,19 +46,19 @@ def _widths(keywords: Keywords) -> str:
 
 def _preprocess(look: Mapping[str, Any]) -> Preprocess | None:
     """Returns the given fields over the defaults; None when nothing was given."""
-    found = {name: value for name, value in look.items() if value is not None}
+    settings = {name: value for name, value in look.items() if value is not None}
     for name in ("mean", "std", "range"):
-        if name in found:
-            values = found[name] if isinstance(found[name], Iterable) else (found[name],)
-            found[name] = tuple(float(value) for value in values)
-    if "range" in found and not found["range"][0] < found["range"][1]:
+        if name in settings:
+            values = settings[name] if isinstance(settings[name], Iterable) else (settings[name],)
+            settings[name] = tuple(float(value) for value in values)
+    if "range" in settings and not settings["range"][0] < settings["range"][1]:
         raise UsageError(
-            f"{list(found['range'])}: LO must be less than HI",
+            f"{list(settings['range'])}: LO must be less than HI",
             where="--range",
-            found=str(found["range"]),
+            found=str(settings["range"]),
             allowed="two numbers, the lesser first",
         )
-    return Preprocess(**{"layout": "auto"} | found) if found else None
+    return Preprocess(**{"layout": "auto"} | settings) if settings else None
 
 
 def command(model: str, data: Mapping[str, Any], keywords: Keywords) -> str:

@@ -43,14 +43,14 @@ class Evidence:
 
     def on_grids(self, graph: Graph) -> dict[str, np.ndarray]:
         """The inputs as integers of a quantized graph. They are kept: graphs that differ elsewhere ask for the same."""
-        found = {}
+        arrays = {}
         for name, x in self.inputs.items():
             quant = graph[name].quant
             assert quant is not None
             if (name, quant) not in self.rounded:
                 self.rounded[name, quant] = integers(x, graph[name])
-            found[name] = self.rounded[name, quant]
-        return found
+            arrays[name] = self.rounded[name, quant]
+        return arrays
 
     def first(self, count: int) -> Evidence:
         """Returns the evidence of the first images."""
@@ -76,8 +76,8 @@ def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence |
 
 def sampled_nodes(graph: Graph, ops: Collection[str]) -> list[Node]:
     """The nodes of these ops, and the residual sums behind them."""
-    found = residual_sums(graph, 0)
-    sums = {found[node.outputs[0]].outputs[0] for node in graph.nodes if node.op in ops and node.outputs[0] in found}
+    adds = residual_sums(graph, 0)
+    sums = {adds[node.outputs[0]].outputs[0] for node in graph.nodes if node.op in ops and node.outputs[0] in adds}
     return [node for node in graph.nodes if node.op in ops or node.outputs[0] in sums]
 
 
@@ -86,7 +86,7 @@ def residual_sums(graph: Graph, least: int = SUMS) -> dict[str, Node]:
 
     The other operand has the same shape, and so many sums or more before it. A stream of fewer than SUMS hardly drifts.
     """
-    users, outputs, found = graph.consumers(), frozenset(graph.outputs), dict[str, Node]()
+    users, outputs, adds = graph.consumers(), frozenset(graph.outputs), dict[str, Node]()
     before: dict[str, int] = {}  # sums in the stream up to an activation
     for node in graph.nodes:
         names = [name for name in node.inputs if not graph[name].is_const]
@@ -97,10 +97,10 @@ def residual_sums(graph: Graph, least: int = SUMS) -> dict[str, Node]:
                 out = graph[name]
                 alone = users[name] == [node] and name not in outputs and not out.clamp and out.shape
                 if alone and len({*names}) == 2 and out.shape == graph[other].shape and before.get(other, 0) >= least:
-                    found[name] = node
+                    adds[name] = node
         elif OPS[node.op].grid == "same":
             before.update(dict.fromkeys(node.outputs, depth))
-    return found
+    return adds
 
 
 def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Sequence[int]]) -> list[dict[str, Rows]]:
@@ -115,20 +115,20 @@ def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Se
         at = spread(images, math.prod(graph[name].shape[:-1]), limit)
         return Rows(*at, np.empty((len(at.images), widths[name]), np.float32))
 
-    made = [{name: empty(name, len(part)) for name in before} for part in parts]
+    tables = [{name: empty(name, len(part)) for name in before} for part in parts]
     engine = _Picking(plain, {pre: widths[name] for name, pre in before.items()})
 
     def run(image: int) -> None:
-        those = [(rows, part.index(image)) for rows, part in zip(made, parts, strict=True) if image in part]
-        into = {name: [_of_image(rows[name], i) for rows, i in those] for name in before}
-        at = {before[name]: np.concatenate([rows.positions for rows in found]) for name, found in into.items()}
-        for found, values in zip(into.values(), engine.rows(feeds[image], at), strict=True):
-            ends = np.cumsum([len(rows.values) for rows in found])
-            for rows, some in zip(found, np.split(values, ends[:-1]), strict=True):
-                rows.values[...] = some
+        pairs = [(rows, part.index(image)) for rows, part in zip(tables, parts, strict=True) if image in part]
+        into = {name: [_of_image(rows[name], i) for rows, i in pairs] for name in before}
+        at = {before[name]: np.concatenate([rows.positions for rows in group]) for name, group in into.items()}
+        for group, values in zip(into.values(), engine.rows(feeds[image], at), strict=True):
+            ends = np.cumsum([len(rows.values) for rows in group])
+            for rows, chunk in zip(group, np.split(values, ends[:-1]), strict=True):
+                rows.values[...] = chunk
 
     each(run, sorted({image for part in parts for image in part}))
-    return made
+    return tables
 
 
 def _of_image(rows: Rows, image: int) -> Rows:
@@ -202,12 +202,12 @@ class _Picking:
     def rows(self, feed: Mapping[str, np.ndarray], at: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Picks rows of each activation [R, C]; at: their positions."""
         ports = {self._port(name): at[name] for name in self._by_row}
-        found = []
+        results = []
         for name, x in zip(self._widths, self._engine.run({**feed, **ports}).values(), strict=True):
             if name not in self._by_row:
                 x = x.reshape(-1, self._widths[name])[at[name]]
-            found.append(x if self._by_row.get(name, True) else x.T)
-        return found
+            results.append(x if self._by_row.get(name, True) else x.T)
+        return results
 
 
 def _planes(node: onnx.NodeProto | None) -> str:

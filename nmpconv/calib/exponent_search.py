@@ -203,8 +203,8 @@ class Rounded:
         """
         squares = [self._squares_after(function, steps, bits, origin) for function in functions]
         squares = squares or [self._squares(steps, bits, origin)]
-        found = [errors / power if power else np.where(errors > 0, np.inf, 0.0) for power, errors in squares]
-        return found[0] if len(found) == 1 else np.asarray(np.mean(found, axis=0))
+        ratios = [errors / power if power else np.where(errors > 0, np.inf, 0.0) for power, errors in squares]
+        return ratios[0] if len(ratios) == 1 else np.asarray(np.mean(ratios, axis=0))
 
     def _squares_after(
         self, function: Function, steps: np.ndarray, bits: int, origin: float
@@ -300,10 +300,10 @@ def _divergence(histogram: Histogram, exponent: int, bits: int) -> float:
     inside = (levels >= INT_MIN[bits]) & (levels <= INT_MAX[bits])
     if not inside.any():
         return np.inf
-    kept = counts[inside]
-    p = kept.copy()
+    inside_counts = counts[inside]
+    p = inside_counts.copy()
     p[centres[inside].argmin()] += counts[levels < INT_MIN[bits]].sum()
     p[centres[inside].argmax()] += counts[levels > INT_MAX[bits]].sum()
     _, group = np.unique(levels[inside], return_inverse=True)
-    q = (np.bincount(group, weights=kept) / np.bincount(group))[group]
+    q = (np.bincount(group, weights=inside_counts) / np.bincount(group))[group]
     return float(np.sum(p / p.sum() * np.log(p / p.sum() * q.sum() / q)))

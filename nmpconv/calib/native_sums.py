@@ -16,9 +16,9 @@ ROWS_MAX = (1 << 17) - 1  # products of int8, likewise
 def mean_difference(product: np.ndarray, wanted: np.ndarray, to: np.ndarray, of: np.ndarray) -> np.ndarray:
     """[O]: the mean over rows of wanted * to - product * of. product: float64 [R, O]; wanted: [R, O], as float32; to,
     of: [O]."""
-    found = np.empty(product.shape[1])
-    _nmp.differences(_doubles(product), _floats(wanted), _doubles(to), _doubles(of), found)
-    return found / len(product)
+    sums = np.empty(product.shape[1])
+    _nmp.differences(_doubles(product), _floats(wanted), _doubles(to), _doubles(of), sums)
+    return sums / len(product)
 
 
 def mean_squares(
@@ -38,11 +38,11 @@ def mean_squares(
     the shift, and are 5.
     """
     exponent, lo, hi = grid
-    found = np.empty(biases.shape)
+    sums = np.empty(biases.shape)
     output = np.array([*clamp, 2.0**-exponent, lo, hi], np.float64)
     per = np.ldexp(1.0, -np.asarray(shift))
-    _nmp.squares(_doubles(product), _floats(wanted), per, output, before, _doubles(biases), found)
-    return found / len(product)
+    _nmp.squares(_doubles(product), _floats(wanted), per, output, before, _doubles(biases), sums)
+    return sums / len(product)
 
 
 def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -61,17 +61,17 @@ def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def by_channel(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Rows [R, G, K] of int8 or int16 times weights [G, K] of int16, K at most TAPS_MAX: float64 [R, G]."""
-    found = np.empty(rows.shape[:2])
-    _nmp.by_channel(_planes(rows), np.ascontiguousarray(weights.T, np.int16), found)
-    return found
+    sums = np.empty(rows.shape[:2])
+    _nmp.by_channel(_planes(rows), np.ascontiguousarray(weights.T, np.int16), sums)
+    return sums
 
 
 def extremes(x: np.ndarray) -> np.ndarray:
     """float32 [3, C] of x [R, C], R > 0: the least and the largest of each column, and the sum of its rows in their
     order. NaN where one is NaN."""
-    found = np.empty((3, x.shape[1]), np.float32)
-    _nmp.extremes(_floats(x), found)
-    return found
+    table = np.empty((3, x.shape[1]), np.float32)
+    _nmp.extremes(_floats(x), table)
+    return table
 
 
 def binned(x: np.ndarray, scale: float, bins: int) -> tuple[np.ndarray, int]:
@@ -102,9 +102,9 @@ def bin_errors(
 
 def evenly(start: np.ndarray, size: np.ndarray, many: np.ndarray, origin: float, scale: float) -> np.ndarray:
     """Points spread evenly over [start, start + size), int64 ``many`` of each [n], less origin and times scale."""
-    found = np.empty(int(many.sum()))
-    _nmp.evenly(_doubles(start), _doubles(size), many, origin, scale, found)
-    return found
+    points = np.empty(int(many.sum()))
+    _nmp.evenly(_doubles(start), _doubles(size), many, origin, scale, points)
+    return points
 
 
 def round_columns(

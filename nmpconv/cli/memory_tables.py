@@ -23,17 +23,17 @@ def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
     """The figures, the picture, and the steps with what they need. scratch: bytes of each op on the target, a text."""
     from nmpconv.file.memory_map import memory
 
-    found = memory(model, scratch)
-    if found is None:
+    plan = memory(model, scratch)
+    if plan is None:
         console.line("no ops, no memory")
         return
     edge = console.columns() or WIDTH
-    console.facts(_facts(model, found, target))
-    for line in _picture(model, found, edge):
+    console.facts(_facts(model, plan, target))
+    for line in _picture(model, plan, edge):
         console.line(line)
     console.line()
     ops = _names(model, NAME)
-    rows = [_step_row(i, model, found, ops) for i in range(len(found.steps))]
+    rows = [_step_row(i, model, plan, ops) for i in range(len(plan.steps))]
     console.table(
         ("#", "op", "name", ">alive", ">ends at", ">scratch", *MOVED * bool(model.fast_bytes), "of the arena"),
         rows,
@@ -41,15 +41,15 @@ def show_memory(model: Model, scratch: Sequence[int], target: str) -> None:
     )
 
 
-def _facts(model: Model, found: Memory, target: str) -> list[tuple[str, str]]:
-    op, step = model.ops[found.peak], found.steps[found.peak]
+def _facts(model: Model, plan: Memory, target: str) -> list[tuple[str, str]]:
+    op, step = model.ops[plan.peak], plan.steps[plan.peak]
     short = console.of_files([model])
     live = [f"{model.tensors[i].nbytes:>10} B  {short[model.tensors[i].name]}" for i in step.live]
     return [
-        ("activations", f"{model.arena_bytes} B, of which at least {found.lower_bound} B are alive at once"),
-        ("with scratch", f"{found.with_scratch} B on {target}"),
-        ("memories", _memories(model, found)),
-        ("peak", f"step {found.peak}, {op.kind} {short[op.name]}: {step.bytes} B are alive"),
+        ("activations", f"{model.arena_bytes} B, of which at least {plan.lower_bound} B are alive at once"),
+        ("with scratch", f"{plan.with_scratch} B on {target}"),
+        ("memories", _memories(model, plan)),
+        ("peak", f"step {plan.peak}, {op.kind} {short[op.name]}: {step.bytes} B are alive"),
         ("", ""),
         ("alive then", "\n".join(live)),
     ]
@@ -67,20 +67,20 @@ def _memories(model: Model, found: Memory) -> str:
     return f"{model.fast_bytes} B fast, then slow; ops move {fast} B fast, {slow} B slow{bound}"
 
 
-def _picture(model: Model, found: Memory, edge: int) -> Iterator[str]:
+def _picture(model: Model, plan: Memory, edge: int) -> Iterator[str]:
     """Pages of steps, each with the tensors that are alive then. edge: columns of all."""
     room = max(LEAST, min(NAME, edge // 4))
     names = _names(model, room)
     sizes = [tensor.nbytes for tensor in model.tensors if tensor.offset is not None]
     digits = max(7, len(str(model.arena_bytes)), len(str(max(sizes, default=0))))
     head = f"{'offset':>{digits}} {'bytes':>{digits}}  {'tensor':{room}} "
-    cell = max(1, min(3, (edge - len(head)) // len(found.steps)))
+    cell = max(1, min(3, (edge - len(head)) // len(plan.steps)))
     per_page = max(1, (edge - len(head)) // cell)
-    lives = sorted(found.lives, key=lambda life: (model.tensors[life.tensor].offset or 0, life.first))
+    lives = sorted(plan.lives, key=lambda life: (model.tensors[life.tensor].offset or 0, life.first))
     held = "█" if console.decorated(sys.stdout) else "="
     yield f"Memory plan, tensor by step: W made, @ made over its input, r read, {held} kept"
-    for first in range(0, len(found.steps), per_page):
-        steps = range(first, min(first + per_page, len(found.steps)))
+    for first in range(0, len(plan.steps), per_page):
+        steps = range(first, min(first + per_page, len(plan.steps)))
         yield (head + _numbers(steps, cell)).rstrip()
         for life in lives:
             if not any(life.alive(step) for step in steps):
@@ -88,7 +88,7 @@ def _picture(model: Model, found: Memory, edge: int) -> Iterator[str]:
             tensor = model.tensors[life.tensor]
             cells = "".join(_mark(life, step, model, held) * cell for step in steps).rstrip()
             yield f"{tensor.offset:>{digits}} {tensor.nbytes:>{digits}}  {names[tensor.name]:{room}} {cells}"
-        yield f"{'alive, in % of the arena':>{len(head) - 1}} {_levels(found, model, steps, cell)}".rstrip()
+        yield f"{'alive, in % of the arena':>{len(head) - 1}} {_levels(plan, model, steps, cell)}".rstrip()
 
 
 def _numbers(steps: range, cell: int) -> str:
@@ -104,9 +104,9 @@ def _mark(life: Life, step: int, model: Model, held: str) -> str:
     return "r" if life.tensor in model.ops[step].inputs else held
 
 
-def _levels(found: Memory, model: Model, steps: range, cell: int) -> str:
+def _levels(plan: Memory, model: Model, steps: range, cell: int) -> str:
     """A digit a step: tenths of the arena that are alive; # where it is all of it."""
-    tenths = [10 * found.steps[step].bytes // max(model.arena_bytes, 1) for step in steps]
+    tenths = [10 * plan.steps[step].bytes // max(model.arena_bytes, 1) for step in steps]
     return "".join(("#" if tenth >= 10 else str(tenth)) * cell for tenth in tenths)
 
 
@@ -116,9 +116,9 @@ def _names(model: Model, room: int) -> dict[str, str]:
     return {name: text if len(text) <= room else ".." + text[2 - room :] for name, text in clean.items()}
 
 
-def _step_row(index: int, model: Model, found: Memory, names: Mapping[str, str]) -> list[str]:
-    op, step = model.ops[index], found.steps[index]
-    mark = "  <- peak" if index == found.peak else ""
+def _step_row(index: int, model: Model, plan: Memory, names: Mapping[str, str]) -> list[str]:
+    op, step = model.ops[index], plan.steps[index]
+    mark = "  <- peak" if index == plan.peak else ""
     return [
         str(index),
         op.kind,
@@ -127,7 +127,7 @@ def _step_row(index: int, model: Model, found: Memory, names: Mapping[str, str])
         str(step.end),
         str(step.scratch) if step.scratch else console.NOTHING,
         *(str(moved) if moved else console.NOTHING for moved in step.moved if model.fast_bytes),
-        _bar(step, found.with_scratch) + mark,
+        _bar(step, plan.with_scratch) + mark,
     ]
 
 

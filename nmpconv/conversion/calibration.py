@@ -174,10 +174,10 @@ def _with_input_grids(
     shifted, changed = input_grids.run(graph, stats, feeds, states, offsets)
     if not changed:
         return graph, dict(stats), feeds
-    stored, some = feeds.of(shifted), spread(len(feeds), GUARD_IMAGES)
+    stored, indices = feeds.of(shifted), spread(len(feeds), GUARD_IMAGES)
     names = heads(graph)
-    found = parity.compare(to_onnx(graph, names), shifted, [(feeds[i], stored[i]) for i in some], names)
-    if not found.holds:
+    comparison = parity.compare(to_onnx(graph, names), shifted, [(feeds[i], stored[i]) for i in indices], names)
+    if not comparison.holds:
         return graph, dict(stats), feeds
     return shifted, {**stats, **observe(FloatEngine(shifted, changed, threads=1), stored, changed)}, stored
 
@@ -235,8 +235,8 @@ def front_end(options: Options) -> FrontEnd | None:
 def _image_inputs(graph: Graph, options: Options) -> dict[str, Preprocess]:
     """Preprocessing of the inputs that could be images, where there is no data."""
     fed = [name for name in graph.inputs if name not in recurrent_states.checked(graph, options.state or ())]
-    found = {name: options.preprocess_of(name) for name in fed if len(graph[name].shape) == 4}
-    return {name: with_layout(p, graph[name].shape) for name, p in found.items() if p is not None}
+    preprocessing = {name: options.preprocess_of(name) for name in fed if len(graph[name].shape) == 4}
+    return {name: with_layout(p, graph[name].shape) for name, p in preprocessing.items() if p is not None}
 
 
 def _statistics(graph: Graph, feeds: Feeds | None, options: Options, progress: Progress) -> dict[str, TensorStats]:

@@ -55,9 +55,9 @@ def quality(
     images; where there are none, fitted_db counts: dB of the heads on the others. unit: the word for images. More bits
     cost RAM, so they are advised only where JUDGED images prove that the result is poor. causes: see `unlike_ranges`;
     named where it is."""
-    found = []
+    texts = []
     if 0 < images < FEW_IMAGES:
-        found.append(f"{images} calibration {unit} are few: ranges and biases may fit no others; about 100 are right")
+        texts.append(f"{images} calibration {unit} are few: ranges and biases may fit no others; about 100 are right")
     wider = {"strict": "without --strict", "default": "--precise, --bits a16w8"}.get(widths, "--bits a16w8")
     tries = [wider] if bits == "8" else ["--bits 16"] if bits == "a16w8" else []
     measured = images if score is None else score.images
@@ -66,13 +66,13 @@ def quality(
     advised = f"try {', '.join([*tries, 'other preprocessing'])}"
     if score is not None:
         if proven := _poor(score, unit):
-            found.append(f"poor on {unit} that nothing was fitted to: {proven}; {advised}")
+            texts.append(f"poor on {unit} that nothing was fitted to: {proven}; {advised}")
     elif images and fitted_db and (db := mean_db(fitted_db.values())) < POOR_DB:
         proven = f"{db:.1f} dB"
-        found.append(f"poor, even on {unit} that it was fitted to: {proven} on {images} {unit}; {advised}")
+        texts.append(f"poor, even on {unit} that it was fitted to: {proven} on {images} {unit}; {advised}")
     else:
         proven = ""
-    return (*found, *(causes if proven else ()))
+    return (*texts, *(causes if proven else ()))
 
 
 def unlike_ranges(graph: Graph, seen: Mapping[str, TensorStats]) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def unlike_ranges(graph: Graph, seen: Mapping[str, TensorStats]) -> tuple[str, .
     graph: with grids. seen: statistics of the float graph's activations, whose ranges are told; those of the graph may
     be equalized.
     """
-    found, makers = list[str](), graph.producers()
+    texts, makers = list[str](), graph.producers()
     for node in graph.nodes:
         if not joins_grids(node):
             continue
@@ -91,7 +91,7 @@ def unlike_ranges(graph: Graph, seen: Mapping[str, TensorStats]) -> tuple[str, .
         if few:
             small, large = (" and ".join(_told(graph, makers, name, seen) for name in names) for names in (few, [most]))
             left = f"{max(steps[name] for name in few):.1g}"
-            found.append(f"{small} and {large} share a grid in {node.name!r}, which leaves the former {left} steps")
+            texts.append(f"{small} and {large} share a grid in {node.name!r}, which leaves the former {left} steps")
     for name in graph.inputs:
         stats = seen.get(name)
         if name in graph.pixels or stats is None or stats.channel_min is None or stats.channel_max is None:
@@ -100,10 +100,10 @@ def unlike_ranges(graph: Graph, seen: Mapping[str, TensorStats]) -> tuple[str, .
         least, most_at = int(np.argmin(peaks)), int(np.argmax(peaks))
         if 0 < (count := float(peaks[least]) / _step(graph[name])) < COARSE:
             small, large = f"channel {least} (up to {peaks[least]:.3g})", f"{most_at} (up to {peaks[most_at]:.3g})"
-            found.append(
+            texts.append(
                 f"{small} and {large} of input {name!r} share a grid, which leaves the former {count:.1g} steps"
             )
-    return tuple(f"{text}; scale them alike in the model" for text in found[:NAMED])
+    return tuple(f"{text}; scale them alike in the model" for text in texts[:NAMED])
 
 
 def _step(value: Value) -> float:
@@ -133,14 +133,14 @@ def _told(graph: Graph, makers: Mapping[str, Node], name: str, seen: Mapping[str
 
 def _poor(score: Score, unit: str) -> str:
     """The figures that are poor beyond doubt; "" where chance may explain them."""
-    found = []
+    figures = []
     if score.db == -inf:
-        found.append(f"no SQNR on {score.images} {unit}")
+        figures.append(f"no SQNR on {score.images} {unit}")
     elif score.db_margin is not None and score.db + score.db_margin < POOR_DB:
-        found.append(f"{score.db:.1f} dB on {score.images} {unit} (give or take {score.db_margin:.1f} dB)")
+        figures.append(f"{score.db:.1f} dB on {score.images} {unit} (give or take {score.db_margin:.1f} dB)")
     if score.agreed is not None and score.agreement_range[1] < POOR_AGREEMENT:
-        found.append(counted(score.agreed, score.images, f"{unit} agree"))
-    return " and ".join(found)
+        figures.append(counted(score.agreed, score.images, f"{unit} agree"))
+    return " and ".join(figures)
 
 
 def degenerate(images: Sequence[Mapping[str, np.ndarray]], pixels: Collection[str], total: int) -> tuple[str, ...]:
@@ -149,26 +149,29 @@ def degenerate(images: Sequence[Mapping[str, np.ndarray]], pixels: Collection[st
     if not images:
         return ()
     count = f"{len(images)} calibration samples" + (f" (of {total})" if len(images) < total else "")
-    found = []
+    texts = []
     for name in images[0]:
         plain = [image[name].flat[0] for image in images if image[name].size > 1 and np.ptp(image[name]) == 0]
         ends = " to ".join(f"{x + 128 * (name in pixels):g}" for x in sorted({min(plain), max(plain)})) if plain else ""
         if len(images[0]) == 1 and len(plain) * 2 >= len(images):
-            found.append(f"{len(plain)} of {count} hold one value throughout ({ends}); {DEGENERATE}")
+            texts.append(f"{len(plain)} of {count} hold one value throughout ({ends}); {DEGENERATE}")
         elif len(plain) == len(images) and (name in pixels or not any(plain)) and min(plain) == max(plain):
-            found.append(f"input {name!r} is {ends} in all {count}; {DEGENERATE}")
+            texts.append(f"input {name!r} is {ends} in all {count}; {DEGENERATE}")
     distinct = len({tuple(np.ascontiguousarray(x).tobytes() for x in image.values()) for image in images})
-    if not found and distinct * 2 <= len(images):
-        found.append(f"{len(images) - distinct} of {count} are copies of others; {DEGENERATE}")
-    return tuple(found)
+    if not texts and distinct * 2 <= len(images):
+        texts.append(f"{len(images) - distinct} of {count} are copies of others; {DEGENERATE}")
+    return tuple(texts)
 
 
-def unused(samples: Mapping[str, Samples], given: Preprocess | None) -> tuple[str, ...]:
-    """Warns that mean and std are for images, where they are given and all samples are arrays. given: for any input."""
+def unused(samples: Mapping[str, Samples], preprocess: Preprocess | None) -> tuple[str, ...]:
+    """Warns that mean and std are for images, where they are given and all samples are arrays.
+
+    preprocess: for any input.
+    """
     plain = Preprocess()
-    if given is None or any(one.preprocess is not None for one in samples.values()):
+    if preprocess is None or any(input_samples.preprocess is not None for input_samples in samples.values()):
         return ()
-    if (given.mean, given.std, given.range) == (plain.mean, plain.std, plain.range):
+    if (preprocess.mean, preprocess.std, preprocess.range) == (plain.mean, plain.std, plain.range):
         return ()
     return ("mean and std are for images: samples that are arrays of floats go into the model as they are",)
 
@@ -198,7 +201,7 @@ def rounded_twice(graph: Graph) -> tuple[str, ...]:
 
 def saturating(graph: Graph) -> tuple[str, ...]:
     """Warns of outputs of a Sigmoid or Softmax whose grid ends far below 1, since calibration saw no more of them."""
-    found, makers = [], graph.producers()
+    texts, makers = [], graph.producers()
     for name in graph.outputs:
         value = graph[name]
         source = name
@@ -210,8 +213,8 @@ def saturating(graph: Graph) -> tuple[str, ...]:
         if own is not None and value.quant.exponent < own:
             most = float(np.ldexp(value.quant.hi, value.quant.exponent) + value.origin)
             seen = f"calibration saw at most {value.observed.max + value.origin:.3g}"
-            found.append(f"output {name!r} saturates at {most:.3g}, since {seen}: give samples of every class")
-    return tuple(found)
+            texts.append(f"output {name!r} saturates at {most:.3g}, since {seen}: give samples of every class")
+    return tuple(texts)
 
 
 def misnamed(graph: Graph) -> tuple[str, ...]:
@@ -220,8 +223,8 @@ def misnamed(graph: Graph) -> tuple[str, ...]:
     count, sizes = len(graph.labels), {value.size for value in outputs}
     if not count or count in sizes or any(sum(dim > 1 for dim in value.shape) != 1 for value in outputs):
         return ()
-    found = " and ".join(f"{value.name!r} has {value.size} classes" for value in outputs)
-    return (f"there are {count} labels, but {found}: no names will be shown",)
+    classes = " and ".join(f"{value.name!r} has {value.size} classes" for value in outputs)
+    return (f"there are {count} labels, but {classes}: no names will be shown",)
 
 
 def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) -> tuple[str, ...]:
@@ -232,8 +235,8 @@ def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) ->
     To a model that wants pixels, normalized ones are as good as black: its results are all the same then.
     """
     plain = Preprocess()
-    looks = [one.preprocess for one in samples.values()]
-    if any(one is not None and one.range == plain.range and max(one.std) < 1 for one in looks):
+    looks = [input_samples.preprocess for input_samples in samples.values()]
+    if any(look is not None and look.range == plain.range and max(look.std) < 1 for look in looks):
         return ("pixels from 0 to 255 are divided by less than 1; did you forget --range 0,1?",)
     if len(looks) != 1 or looks[0] is None or len(feeds) < JUDGED:
         return ()
@@ -243,20 +246,20 @@ def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) ->
     scores = graph[names[0]].shape
     if len(names) != 1 or sum(dim > 1 for dim in scores) != 1:
         return ()
-    [labels] = (one.labels for one in samples.values())
+    [labels] = (input_samples.labels for input_samples in samples.values())
     indices = spread(len(feeds), LABELLED if labels else LOOKED)
     images, engine = [feeds[i] for i in indices], FloatEngine(graph, names)
 
     def results(mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
         fed = [{name: _normalized(pixels, mean, std) for name, pixels in image.items()} for image in images]
-        return np.stack([engine.run(one)[names[0]].ravel() for one in fed]).astype(np.float64)
+        return np.stack([engine.run(feed)[names[0]].ravel() for feed in fed]).astype(np.float64)
 
     logits, order = results(plain.mean, plain.std), -1 if looks[0].channel_order == "bgr" else 1
     usual = [(mean[::order], std[::order]) for mean, std in USUAL if len(mean) in (1, graph[graph.inputs[0]].shape[-1])]
-    found = better(logits, {one: results(*one) for one in usual}, [labels[i] for i in indices] if labels else None)
-    if not found and (labels or graph.labels or names[0] not in graph.outputs or max(scores) in IMAGENET):
-        found = unsure(logits)
-    return tuple(f"{text}; did you forget --mean and --std?" for text in found)
+    hints = better(logits, {pair: results(*pair) for pair in usual}, [labels[i] for i in indices] if labels else None)
+    if not hints and (labels or graph.labels or names[0] not in graph.outputs or max(scores) in IMAGENET):
+        hints = unsure(logits)
+    return tuple(f"{text}; did you forget --mean and --std?" for text in hints)
 
 
 def _normalized(fed: np.ndarray, mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
@@ -269,16 +272,16 @@ def better(
 ) -> tuple[str, ...]:
     """The normalization with which a classifier's results tell more, or are right more often, or (). logits: with
     pixels as they are, before the Softmax, [images, classes]. others: with normalized ones. labels: class numbers."""
-    told = {one: information(found) for one, found in others.items()}
-    best = max(told, key=told.__getitem__)
-    if told[best] > max(MORE * information(logits), NATS + information(logits)):
+    gains = {pair: information(results) for pair, results in others.items()}
+    best = max(gains, key=gains.__getitem__)
+    if gains[best] > max(MORE * information(logits), NATS + information(logits)):
         return (f"the float model tells images apart better with, for example, {_flags(best)}",)
     if not labels or None in labels:
         return ()
     classes = np.array(labels)
-    right = {one: found.argmax(axis=1) == classes for one, found in others.items()}
+    right = {pair: results.argmax(axis=1) == classes for pair, results in others.items()}
     before, constant = logits.argmax(axis=1) == classes, classes == mode(labels)
-    best = max(right, key=lambda one: int(right[one].sum()))
+    best = max(right, key=lambda pair: int(right[pair].sum()))
     if max(luck(right[best], before), luck(right[best], constant)) > LUCK:
         return ()
     rates = f"{right[best].sum()} of {len(classes)} images right, not {before.sum()}"
@@ -286,7 +289,7 @@ def better(
 
 
 def _flags(usual: Normalization) -> str:
-    mean, std = (",".join(f"{x:g}" for x in one) for one in usual)
+    mean, std = (",".join(f"{x:g}" for x in values) for values in usual)
     return f"--mean {mean} --std {std}"
 
 
@@ -296,8 +299,8 @@ def information(logits: np.ndarray) -> float:
     with np.errstate(invalid="ignore"):  # no model is judged by results that overflow
         sure = np.exp(logits - logits.max(axis=1, keepdims=True))
         sure /= sure.sum(axis=1, keepdims=True)
-    found = float(_entropy(sure.mean(axis=0)) - _entropy(sure).mean())
-    return found if isfinite(found) else 0.0
+    nats = float(_entropy(sure.mean(axis=0)) - _entropy(sure).mean())
+    return nats if isfinite(nats) else 0.0
 
 
 def _entropy(shares: np.ndarray) -> np.ndarray:

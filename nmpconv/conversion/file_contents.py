@@ -35,8 +35,8 @@ def test_vectors(graph: Graph, feeds: Feeds, count: int) -> list[tuple[list[byte
 
 def metadata(model: Path, options: Options, recipe: Recipe, images: int) -> dict[str, str]:
     """Facts about the conversion; nothing that differs between two runs of the same command."""
-    found = {"target": options.target} if options.target else {}
-    return found | {
+    target = {"target": options.target} if options.target else {}
+    return target | {
         "producer": f"nmpconv {__version__}",
         "source": model.name,
         "source_sha256": hashlib.sha256(read_file(model)).hexdigest(),

@@ -30,15 +30,15 @@ def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Se
     """Real values of these activations in the graph for each sample: integer arrays of the graph's inputs by name."""
     data = to_bytes(plan_memory.run(graph), {})
 
-    def run_some(some: range) -> list[list[np.ndarray]]:
+    def run_some(indices: range) -> list[list[np.ndarray]]:
         net = interpreter.load(data, threads=1)
         places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
-        runs = (infer(net, samples[i], [places[name] for name in names])[1] for i in some)
+        runs = (infer(net, samples[i], [places[name] for name in names])[1] for i in indices)
         return [[graph[name].stored(x) for name, x in zip(names, run, strict=True)] for run in runs]
 
     work = len(samples) * sum(_work(graph, node) for node in graph.nodes)
     parts = each(run_some, _parts(len(samples), work))
-    return [found for part in parts for found in part]
+    return [reals for part in parts for reals in part]
 
 
 def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
@@ -51,15 +51,15 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
         return reference.step(graph, node, env)
     data = to_bytes(plan_memory.run(_alone(graph, node, active)), {})
     feeds = [np.ascontiguousarray(env[name]).reshape(samples, *graph[name].shape) for name in active]
-    made = [np.empty((samples, *value.shape), value.dtype) for value in outputs]
+    arrays = [np.empty((samples, *value.shape), value.dtype) for value in outputs]
 
-    def run_some(some: range) -> None:
-        interpreter.run_samples(data, feeds, made, some)
+    def run_some(indices: range) -> None:
+        interpreter.run_samples(data, feeds, arrays, indices)
 
     each(run_some, _parts(samples, samples * work))
     return {
         value.name: array.reshape(samples * value.shape[0], *value.shape[1:]) if value.shape else array
-        for value, array in zip(outputs, made, strict=True)
+        for value, array in zip(outputs, arrays, strict=True)
     }
 
 

@@ -394,14 +394,14 @@ class Options:
     def in_recipe(self) -> dict[str, Any]:
         """Options of the table [convert] of a recipe."""
         flags = [(option.name, option_flag(option)) for option in fields(self)]
-        found = {name: flag.stored(getattr(self, name)) for name, flag in flags if flag is not None and flag.recipe}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: flag.stored(getattr(self, name)) for name, flag in flags if flag is not None and flag.recipe}
+        return {name: value for name, value in values.items() if value is not None}
 
     def recorded(self) -> dict[str, Any]:
         """Options that the file's metadata holds. Of the others the file has what came of them."""
-        found = {}
+        values = {}
         for option in fields(self):
             flag = option_flag(option)
             if flag is not None and flag.recorded and (flag.recorded_default or getattr(self, option.name)):
-                found[flag.recorded] = flag.stored(getattr(self, option.name))
-        return found
+                values[flag.recorded] = flag.stored(getattr(self, option.name))
+        return values

@@ -139,7 +139,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
     preprocess = next((item for item in map(options.preprocess_of, calibrated.samples) if item is not None), None)
     warnings = (
         *decision.warnings,
-        *dict.fromkeys(text for one in calibrated.samples.values() for text in one.remarks),
+        *dict.fromkeys(text for input_samples in calibrated.samples.values() for text in input_samples.remarks),
         *diagnostics.normalization(fitter.graph, calibrated.samples, calibrated.feeds),
         *diagnostics.unused(calibrated.samples, preprocess),
         *diagnostics.misnamed(fitter.graph),

@@ -76,7 +76,7 @@ class Recipe:
     @staticmethod
     def of(text: str) -> Recipe | None:
         """Parses the text of `str`; None of any other text."""
-        every = (Recipe(*one) for one in product(EQUALIZATIONS, (False, True), (False, True)))
+        every = (Recipe(*row) for row in product(EQUALIZATIONS, (False, True), (False, True)))
         return next((recipe for recipe in every if str(recipe) == text), None)
 
     def __str__(self) -> str:
@@ -159,9 +159,11 @@ class Fitter:
         """Everything before the rounding; mode: none, scalar or vector equalization. keep: for `fitted`, and what is
         quantized of it, too. Raises Unequal."""
         key = self._key(mode, images)
-        alike = [one for of, one in self._memo.of("prepared") if of[:3] == key[:3] and not self._by_channel(mode)]
-        found = self._on_grids(mode, images, trace) if trace.writes or not alike else alike[0]
-        prepared = replace(found, seen=Once(lambda: self._evidence(found.float_graph, found.factors, images)))
+        alike = [
+            earlier for of, earlier in self._memo.of("prepared") if of[:3] == key[:3] and not self._by_channel(mode)
+        ]
+        base = self._on_grids(mode, images, trace) if trace.writes or not alike else alike[0]
+        prepared = replace(base, seen=Once(lambda: self._evidence(base.float_graph, base.factors, images)))
         return self._memo("prepared", key, lambda: prepared) if keep else prepared
 
     def _on_grids(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
@@ -184,11 +186,11 @@ class Fitter:
         notes: tuple[str, ...] = ()
         free = tuple(offsets.free(graph, stats)) if self.zero_points else ()
         if self.zero_points:
-            found = offsets.run(graph, stats, bits, self.choices, self._method.saturated)
-            trace(found[0], "FLOAT", "offsets")
+            with_offsets = offsets.run(graph, stats, bits, self.choices, self._method.saturated)
+            trace(with_offsets[0], "FLOAT", "offsets")
             try:
-                self._guard("zero points", found[0], self.images[:GUARD_IMAGES])
-                graph, stats, bits = found
+                self._guard("zero points", with_offsets[0], self.images[:GUARD_IMAGES])
+                graph, stats, bits = with_offsets
             except Unequal as error:
                 notes = (f"zero points left out: {error.message}",)
         untied, stats, bits = requantize_concat.run(graph, stats, bits)
@@ -197,8 +199,8 @@ class Fitter:
         chosen = trace(table_segments.run(chosen, stats), "RANGED", "table_segments")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
-        kept = ranged.given if self._rounding.faithful else ()
-        ranged = trace(residual_operands.grids(ranged, self._weight_bits, kept), "RANGED", "residual_operands")
+        model_grids = ranged.given if self._rounding.faithful else ()
+        ranged = trace(residual_operands.grids(ranged, self._weight_bits, model_grids), "RANGED", "residual_operands")
         return Prepared(graph, chosen, ranged, Once(Evidence), free, notes, stats, factors)
 
     def _weight_bits(self, node: Node) -> int:
@@ -224,8 +226,8 @@ class Fitter:
             how = self._rounding.with_gptq(gptq)
             return quantize.run(prepared.ranged, how, prepared.evidence, self.choices, node_runner.step)
 
-        kept = any(one is prepared for _, one in self._memo.of("prepared"))
-        integer = self._memo("integer", (Is(prepared), gptq, Is(self.choices)), make) if kept else make()
+        memoized = any(earlier is prepared for _, earlier in self._memo.of("prepared"))
+        integer = self._memo("integer", (Is(prepared), gptq, Is(self.choices)), make) if memoized else make()
         return trace(integer, "INT", "quantize")
 
     def regridded(self, prepared: Prepared, exponents: Mapping[str, int]) -> tuple[Prepared, Graph]:
@@ -247,7 +249,7 @@ class Fitter:
     def _rows(self, feeds: Feeds, parts: Sequence[tuple[Is, ...]]) -> Sequence[Mapping[str, Rows]]:
         """Rows of parts of these feeds, in one walk."""
         at = {Is(feeds[i]): i for i in range(len(feeds))}
-        return calibration.rows_of(self.graph, feeds, WEIGHTED, [[at[one] for one in part] for part in parts])
+        return calibration.rows_of(self.graph, feeds, WEIGHTED, [[at[image] for image in part] for part in parts])
 
     def _evidence(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> Evidence:
         """Returns the evidence of a graph made of the float graph by these factors [C], and origins; what is new in it
@@ -274,28 +276,28 @@ class Fitter:
     def _equalized(self, mode: str, images: Feeds) -> Equalized:
         if mode == "none":
             return self.graph, self.stats, self.bits, {}
-        kept = self.choices.kept()
-        key = (mode, self.zero_points, kept, self._of(images) if self._by_channel(mode) else ())
-        return self._memo("equalized", key, lambda: self._equalize(mode, images, kept))
+        exempt = self.choices.kept()
+        key = (mode, self.zero_points, exempt, self._of(images) if self._by_channel(mode) else ())
+        return self._memo("equalized", key, lambda: self._equalize(mode, images, exempt))
 
     def _by_channel(self, mode: str) -> bool:
         """Checks whether channels have factors of their own, so that statistics are seen again on the images."""
         return mode == "vector" or (mode == "scalar" and any(OPS[node.op].absorbs for node in self.graph.nodes))
 
-    def _equalize(self, mode: str, images: Feeds, kept: frozenset[str]) -> Equalized:
+    def _equalize(self, mode: str, images: Feeds, exempt: frozenset[str]) -> Equalized:
         graph, stats, bits = self.graph, self.stats, self.bits
         by_channel: Mapping[str, np.ndarray] = {}
         if mode == "vector":
             graph = split_activations.run(graph, stats, bits)
             names = [value.name for value in graph.activations()]
             bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
-            graph, by_channel = equalize.vector(graph, stats, bits, kept)
+            graph, by_channel = equalize.vector(graph, stats, bits, exempt)
         elif self._by_channel(mode):
-            graph, by_channel = equalize.by_layer(graph, stats, bits, kept)
+            graph, by_channel = equalize.by_layer(graph, stats, bits, exempt)
         if by_channel:
             stats = self._carried(mode, graph, by_channel, images)
         free = offsets.free(graph, stats) if self.zero_points else ()
-        graph, factors = equalize.fill(graph, stats, bits, free, kept, self._method.saturated)
+        graph, factors = equalize.fill(graph, stats, bits, free, exempt, self._method.saturated)
         self._guard(f"equalization ({mode})", graph, self.images[:GUARD_IMAGES] or self._drawn())
         by_channel = {name: by_channel.get(name, ONE) * factor for name, factor in factors.items()}
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel
@@ -319,8 +321,8 @@ class Fitter:
             return observe(engine(), part, names, limits=limits) if part else {}
 
         for part in ([i for i in images if Is(i) in first], [i for i in images if Is(i) not in first]):
-            found = self._memo("carried", (mode, self.choices.kept(), self._of(part)), partial(seen, part))
-            stats.update({name: TensorStats.merged(stats[name], one) for name, one in found.items()})
+            statistics = self._memo("carried", (mode, self.choices.kept(), self._of(part)), partial(seen, part))
+            stats.update({name: TensorStats.merged(stats[name], more) for name, more in statistics.items()})
         return {name: s.within(*limits[name]) if name in limits else s for name, s in stats.items()}
 
     def _drawn(self) -> Feeds:
@@ -337,9 +339,9 @@ class Fitter:
         names = heads(self.graph)
         model = partial(to_onnx, self.graph, names)
         known = self._memo("guard", (), lambda: Known(model, names, images))
-        found = parity.compare(model(), graph, [(image, image) for image in images], names, known)
-        if not found.holds:
-            raise Unequal(f"it changes the float function: {found}", where=what)
+        comparison = parity.compare(model(), graph, [(image, image) for image in images], names, known)
+        if not comparison.holds:
+            raise Unequal(f"it changes the float function: {comparison}", where=what)
 
 
 def parted(images: Feeds) -> tuple[list[Mapping[str, np.ndarray]], list[Mapping[str, np.ndarray]]]:
@@ -356,8 +358,8 @@ def heads(graph: Graph) -> list[str]:
     Indices and truth, as the numbers that they are taken from have the accuracy; but where there is nothing else.
     """
     makers = {name: (node.op, node.inputs[0]) for name, node in graph.producers().items()}
-    found = list(dict.fromkeys(head(name, makers.get) for name in graph.outputs))
-    return [name for name in found if not _is_counted(makers, name)] or found
+    names = list(dict.fromkeys(head(name, makers.get) for name in graph.outputs))
+    return [name for name in names if not _is_counted(makers, name)] or names
 
 
 def _is_counted(makers: Mapping[str, tuple[str, str]], name: str) -> bool:

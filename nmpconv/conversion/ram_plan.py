@@ -31,14 +31,14 @@ def planned(
     if target not in targets.MICROCONTROLLERS:
         # On a PC RAM is plenty, and an op whose result overlaps its input copies that first.
         return _within(graph, max_ram, 0.0, trace)
-    found = _within(graph, max_ram, EXTRA_WORK, trace)
+    plan = _within(graph, max_ram, EXTRA_WORK, trace)
     for _ in range(ATTEMPTS):
-        over = targets.needs(to_bytes(found, {}), target).arena - (max_ram or 0)
+        over = targets.needs(to_bytes(plan, {}), target).arena - (max_ram or 0)
         if max_ram is None or over <= 0:
-            return found
-        room = plan_memory.peak(found) - over
+            return plan
+        room = plan_memory.peak(plan) - over
         try:
-            found = _within(graph, room, EXTRA_WORK, trace)
+            plan = _within(graph, room, EXTRA_WORK, trace)
         except Unsupported as error:
             message = f"{error.message}: {max_ram - room} of {max_ram} are for scratch and handle"
             raise Unsupported(message, hint="more RAM, a smaller input, or 8 bits") from error
@@ -80,8 +80,8 @@ def _within(graph: Graph, room: int | None, share: float, trace: Checked) -> Gra
     banded = residual_operands.run(graph)
     if room is not None and plan_memory.peak(plan_memory.run(banded, room, share=share)) > room:
         banded = residual_operands.run(bands.run(graph, room))
-    found = trace(plan_memory.run(trace(banded, "INT", "bands"), room, share=share), "PLANNED", "plan_memory")
+    plan = trace(plan_memory.run(trace(banded, "INT", "bands"), room, share=share), "PLANNED", "plan_memory")
     if (apart := separate_pools.run(banded)) is banded:
-        return found
+        return plan
     quick = plan_memory.run(apart, share=share)
-    return trace(quick, "PLANNED", "separate_pools") if plan_memory.peak(quick) <= plan_memory.peak(found) else found
+    return trace(quick, "PLANNED", "separate_pools") if plan_memory.peak(quick) <= plan_memory.peak(plan) else plan

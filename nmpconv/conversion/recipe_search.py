@@ -94,8 +94,8 @@ class _RecipeSearch:
     def scores(self, recipes: Sequence[Recipe]) -> dict[Recipe, Score]:
         """On held-out images; none of those that change the function. All with zero points, or none."""
         zero_points = recipes[0].zero_points
-        told = partial(self._progress, "choose")
-        scores, unequal = tried(self._fitters[zero_points], recipes, told, self._workers)
+        stage = partial(self._progress, "choose")
+        scores, unequal = tried(self._fitters[zero_points], recipes, stage, self._workers)
         for mode, error in unequal.items():
             self._leave_out(mode, zero_points, error)
         return scores

@@ -51,10 +51,10 @@ def _one_of(*values: Any) -> Allowed:
     words = ", ".join(json.dumps(value) for value in values[:-1]) + f" or {json.dumps(values[-1])}"
     known = {_word(value): value for value in values}
 
-    def read(given: Any) -> Any:
-        if _word(given) not in known:
+    def read(value: Any) -> Any:
+        if _word(value) not in known:
             raise ValueError
-        return known[_word(given)]
+        return known[_word(value)]
 
     return Allowed(words, read)
 
@@ -65,20 +65,20 @@ def _word(value: Any) -> tuple[bool, str]:
 
 
 def _whole(low: int, high: int) -> Allowed:
-    def read(given: Any) -> int:
-        if type(given) is not int or not low <= given <= high:
+    def read(value: Any) -> int:
+        if type(value) is not int or not low <= value <= high:
             raise ValueError
-        return given
+        return value
 
     return Allowed(f"a whole number from {low} to {high}", read)
 
 
 def _number(words: str, low: float, high: float) -> Allowed:
-    def read(given: Any) -> Any:
-        if isinstance(given, str):
+    def read(value: Any) -> Any:
+        if isinstance(value, str):
             raise ValueError
-        units.number(given, low=low, high=high)
-        return given
+        units.number(value, low=low, high=high)
+        return value
 
     return Allowed(words, read)
 
@@ -145,15 +145,15 @@ def with_recipe(options: Options) -> tuple[RecipeFile, Options]:
         raise UsageError("there is a limit by --max-ram, too", where="--ram", hint="leave one of them out")
     if options.recipe is None:
         return RecipeFile(), options
-    found, plain = load(options.recipe), Options()
-    merged = replace(options, **found.convert)
-    for key in found.convert:
-        given, value = getattr(options, key), getattr(merged, key)
-        if given not in (getattr(plain, key), value):
+    recipe, plain = load(options.recipe), Options()
+    merged = replace(options, **recipe.convert)
+    for key in recipe.convert:
+        by_flag, value = getattr(options, key), getattr(merged, key)
+        if by_flag not in (getattr(plain, key), value):
             raise UsageError(
-                f"{key} is {given} by a flag, and {value} by {options.recipe}", hint="leave one of them out"
+                f"{key} is {by_flag} by a flag, and {value} by {options.recipe}", hint="leave one of them out"
             )
-    return found, merged
+    return recipe, merged
 
 
 def load(path: Path) -> RecipeFile:
@@ -162,15 +162,15 @@ def load(path: Path) -> RecipeFile:
 
 
 def from_text(text: str, *, where: str = "") -> RecipeFile:
-    found = toml_of(text, "recipe", where)
+    root = toml_of(text, "recipe", where)
     place = _Places(text, where)
-    for name, table in found.items():
+    for name, table in root.items():
         if name not in TABLES:
             raise _unknown(f"the table {name!r}", TABLES, place.of(name))
         if not isinstance(table, dict):
             raise InputError(f"{name} is no table but {_shown(table)}", where=place.of(name))
-    convert = _checked(found.get("convert", {}), CONVERT, "convert", place.of)
-    tensors, ops = (_lines(found.get(table, {}), table, place) for table in ("tensors", "ops"))
+    convert = _checked(root.get("convert", {}), CONVERT, "convert", place.of)
+    tensors, ops = (_lines(root.get(table, {}), table, place) for table in ("tensors", "ops"))
     return RecipeFile(convert, tensors, ops, where)
 
 
@@ -240,7 +240,7 @@ def to_text(
     convert: fields of Options, without what is None. float_graph: names the tensors and ops; chosen: has their grids.
     free: the tensors that could have an origin. ops: what holds for all ops that choices do not name.
     """
-    named, origins, kept = {value.name for value in float_graph.activations()}, set(free), choices.kept()
+    named, origins, exempt = {value.name for value in float_graph.activations()}, set(free), choices.kept()
     tensors = []
     for group in grid_groups(chosen):
         known = [name for name in group if name in named]
@@ -250,13 +250,15 @@ def to_text(
             row: dict[str, Any] = {"bits": quant.bits, "exponent": quant.exponent} if i == 0 else {}
             row |= {"origin": chosen[name].origin} if name in origins else {}
             for key in ("method", "percentile") if i == 0 else ():
-                row |= {key: said.value} if (said := choices.of(group, key)) else {}
-            row |= {"equalize": False} if name in kept else {}
+                row |= {key: choice.value} if (choice := choices.of(group, key)) else {}
+            row |= {"equalize": False} if name in exempt else {}
             note = f"  # one grid: {', '.join(map(_string, known[:LISTED]))}" if i == 0 and known[1:] else ""
             note += f" and {len(known) - LISTED} more" if i == 0 and known[LISTED:] else ""
             tensors += [f"{_string(name)} = {_row(row)}{note}"] if row else []
     weighted = [node.name for node in float_graph.nodes if node.op in WEIGHTED]
-    rows = {name: {**ops, **{key: said.value for key, said in choices.ops.get(name, {}).items()}} for name in weighted}
+    rows = {
+        name: {**ops, **{key: choice.value for key, choice in choices.ops.get(name, {}).items()}} for name in weighted
+    }
     return "\n".join(
         [
             *(HEAD, "[convert]", *(f"{key} = {_value(value)}" for key, value in convert.items())),
@@ -271,8 +273,8 @@ def lines(convert: Mapping[str, Any], rows: Sequence[tuple[str, str, Mapping[str
     parts = [*head.splitlines(), *(["[convert]"] if convert else [])]
     parts += [f"{key} = {_value(value)}" for key, value in convert.items()]
     for table in ("tensors", "ops"):
-        found = [f"{_string(name)} = {_row(row)}" for of, name, row in rows if of == table and row]
-        parts += [f"[{table}]", *found] if found else []
+        row_lines = [f"{_string(name)} = {_row(row)}" for of, name, row in rows if of == table and row]
+        parts += [f"[{table}]", *row_lines] if row_lines else []
     return "\n".join(parts) + "\n"
 
 

@@ -92,14 +92,14 @@ class Legalized:
     bits_lost: float
 
     @staticmethod
-    def of(value: Value, given: Given) -> Legalized:
+    def of(value: Value, grid: Given) -> Legalized:
         quant = value.quant
         assert quant is not None
         ends = (math.ldexp(quant.lo, quant.exponent), math.ldexp(quant.hi, quant.exponent))
-        lost = quant.exponent - math.log2(given.scale)
-        found = (given.min, given.max)
+        lost = quant.exponent - math.log2(grid.scale)
+        model_range = (grid.min, grid.max)
         return Legalized(
-            value.name, given.dtype, given.scale, given.zero_point, found, quant.bits, quant.exponent, ends, lost
+            value.name, grid.dtype, grid.scale, grid.zero_point, model_range, quant.bits, quant.exponent, ends, lost
         )
 
 
@@ -153,7 +153,7 @@ class Report(Summarized):
     def of(graph: Graph) -> Report:
         """Report of a planned graph, without measurements."""
         sums = residual_operands.found(graph)  # whose layers' results nobody stores
-        held = {name: graph[one.add.outputs[0]] for name, one in sums.items()}
+        held = {name: graph[residual.add.outputs[0]] for name, residual in sums.items()}
         layers = tuple(_layer(graph, node, held.get(node.outputs[0])) for node in graph.nodes)
         quantized = sum(all(v.quant for v in graph.outs(node)) for node in graph.nodes)
         return Report(
@@ -170,9 +170,9 @@ class Report(Summarized):
     @property
     def costliest(self) -> dict[str, float]:
         """The tensors that make most of the noise at the heads, as shares of all shares; empty where not known."""
-        found = list(self.noise.shares.items())
-        whole = sum(share for _, share in found)
-        return {name: share / whole for name, share in found[:COSTLIEST] if share}
+        shares = list(self.noise.shares.items())
+        whole = sum(share for _, share in shares)
+        return {name: share / whole for name, share in shares[:COSTLIEST] if share}
 
     @property
     def steepest(self) -> Layer | None:
@@ -201,10 +201,10 @@ class Report(Summarized):
             )
             for layer in self.layers
         ]
-        found = self.verdict
-        tiles = [*found.tiles, ("work", f"{scaled(self.macs)}MAC"), ("recipe", self.recipe)]
+        verdict = self.verdict
+        tiles = [*verdict.tiles, ("work", f"{scaled(self.macs)}MAC"), ("recipe", self.recipe)]
         columns = ("layer", "op", ">bits", ">MACs", ">clipped", ">own dB", ">dB")
-        return Summary("Report", found.sentence, tiles, "layers", columns, rows, self.warnings, found.word)
+        return Summary("Report", verdict.sentence, tiles, "layers", columns, rows, self.warnings, verdict.word)
 
     def records(self) -> list[dict[str, Any]]:
         return [asdict(layer) for layer in self.layers]
@@ -250,18 +250,21 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds, *, outputs_alone:
     report = Report.of(planned)
     if not len(images):
         return report
-    names, some = heads(prepared.ranged), images[:REPORT_IMAGES]
+    names, first_images = heads(prepared.ranged), images[:REPORT_IMAGES]
     if outputs_alone:
-        wanted, got = calibration.outputs(prepared.ranged, some, names), integer_outputs(planned, some, names)
+        wanted, got = (
+            calibration.outputs(prepared.ranged, first_images, names),
+            integer_outputs(planned, first_images, names),
+        )
         return replace(report, sqnr_by_head={name: sqnr_db(wanted[name], got[name]) for name in names})
     large = sum(value.size for value in planned.values.values() if value.is_const) >= LARGE
     tasks: list[Callable[[], Any]] = [
         partial(_of_heads, prepared, planned, names, images),
-        partial(_layers, prepared.ranged, planned, report.layers, some),
-        partial(budget, prepared.ranged, grid_groups(prepared.ranged), names, some),
+        partial(_layers, prepared.ranged, planned, report.layers, first_images),
+        partial(budget, prepared.ranged, grid_groups(prepared.ranged), names, first_images),
     ]
-    (found, cost), layers, noise = each(lambda make: make(), tasks, 1 if large else TOGETHER)
-    return replace(report, layers=layers, sqnr_by_head=found, bias_rule_cost_db=cost, noise=noise)
+    (ratios, cost), layers, noise = each(lambda make: make(), tasks, 1 if large else TOGETHER)
+    return replace(report, layers=layers, sqnr_by_head=ratios, bias_rule_cost_db=cost, noise=noise)
 
 
 def _layers(ranged: Graph, planned: Graph, layers: Sequence[Layer], images: Feeds) -> tuple[Layer, ...]:
@@ -279,11 +282,11 @@ def _of_heads(
     simulated = all(planned[n].shape[:1] == (1,) for n in planned.inputs) and all(n in fitted.rows for n in weighted)
     images = images[: RULE_IMAGES if simulated else REPORT_IMAGES]
     wanted, got = calibration.outputs(prepared.ranged, images, names), integer_outputs(planned, images, names)
-    found = {}
+    ratios = {}
     for name in names:
-        some = slice(min(REPORT_IMAGES, len(images)) * len(wanted[name]) // len(images))
-        found[name] = sqnr_db(wanted[name][some], got[name][some])
-    return found, _bias_rule_cost(planned, fitted, wanted, got) if simulated else None
+        rows = slice(min(REPORT_IMAGES, len(images)) * len(wanted[name]) // len(images))
+        ratios[name] = sqnr_db(wanted[name][rows], got[name][rows])
+    return ratios, _bias_rule_cost(planned, fitted, wanted, got) if simulated else None
 
 
 def _bias_rule_cost(
@@ -353,8 +356,8 @@ def _layer(graph: Graph, node: Node, held: Value | None) -> Layer:
     bits: tuple[int, int | None, int] = (x.bits, None, stored)
     if w is not None and w.quant is not None:
         bits = (x.bits, w.quant.bits, stored)
-        found = weight_shifts(x, w.quant, y, w.shape[0])
-        shifts = (int(found.min()), int(found.max()))
+        by_channel = weight_shifts(x, w.quant, y, w.shape[0])
+        shifts = (int(by_channel.min()), int(by_channel.max()))
     return Layer(
         name=node.name,
         op=node.op,

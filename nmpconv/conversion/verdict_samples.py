@@ -56,14 +56,14 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
         if apart:
             score, _, metric = trials.run(to_bytes(plan_memory.run(whole), {}))
         else:
-            made = trials.convert(decision.fitter.choices)
-            score, metric = made.score, made.figures.metric
+            candidate = trials.convert(decision.fitter.choices)
+            score, metric = candidate.score, candidate.figures.metric
         indices = trial.indices
     names, every = _names(calibrated), calibrated.labels
     labels = None if every is None else [every[i] for i in indices]
-    found = score.quality([names[i] for i in indices], labels, f"validation {calibrated.unit}")
+    quality = score.quality([names[i] for i in indices], labels, f"validation {calibrated.unit}")
     measured: Any = metric  # `_finished` hands the measure itself through
-    return Validated(score, replace(found, boxes=None if measured is None else measured.verdict()))
+    return Validated(score, replace(quality, boxes=None if measured is None else measured.verdict()))
 
 
 def of_fitted(report: Report, unit: str, images: int) -> Quality:

@@ -66,16 +66,16 @@ class FrontEnd:
         if not self.bands:
             return np.asarray(samples, np.float32)[:, None]
         if self.integers:
-            found = sound.features(self.whole, to_pcm(samples))
-            return np.ldexp(found, sound.EXPONENT).astype(np.float32)  # exact: they have 23 bits
+            energies = sound.features(self.whole, to_pcm(samples))
+            return np.ldexp(energies, sound.EXPONENT).astype(np.float32)  # exact: they have 23 bits
         count = max(0, (len(samples) - self.window) // self.hop + 1)
         cut = np.lib.stride_tricks.sliding_window_view(samples, self.window)[:: self.hop] if count else samples[:0]
         hann, filters = np.hanning(self.window), self._filters()
-        found = np.empty((count, self.bands), np.float32)
+        energies = np.empty((count, self.bands), np.float32)
         for i in range(count):
             energy = (np.abs(np.fft.rfft(cut[i] * hann, self.fft)) ** 2) @ filters
-            found[i] = np.log(energy + self.floor)
-        return found
+            energies[i] = np.log(energy + self.floor)
+        return energies
 
     def _filters(self) -> np.ndarray:
         """[fft / 2 + 1, bands]: the triangles."""
@@ -142,27 +142,27 @@ def to_pcm(samples: np.ndarray) -> np.ndarray:
 def parse(text: str) -> FrontEnd:
     """Raises UsageError for a text that is no front end."""
     pairs = [part.partition("=") for part in text.split(",")]
-    given = {key.strip().lower(): value for key, _, value in pairs}
+    texts = {key.strip().lower(): value for key, _, value in pairs}
     wrong = UsageError(f"{text!r} is no front end", where="--audio", hint=FORM, found=text, allowed=FORM)
-    if len(given) != len(pairs) or "rate" not in given or not set(given) <= KEYS:
+    if len(texts) != len(pairs) or "rate" not in texts or not set(texts) <= KEYS:
         raise wrong
     try:
-        numbers = {key: int(value) if key in WHOLE else float(value) for key, value in given.items()}
+        numbers = {key: int(value) if key in WHOLE else float(value) for key, value in texts.items()}
     except ValueError:
         raise wrong from None
     defaults = {"high": numbers["rate"] / 2, "fft": numbers.get("window", 0)}
-    found = FrontEnd(**{**defaults, **numbers})  # type: ignore[arg-type]
-    told = set(NEEDED) & set(given)
-    framed = 2 <= found.window <= WINDOW_MAX and found.hop >= 1 and 1 <= found.bands <= BANDS_MAX and found.floor > 0
-    framed = framed and found.window <= found.fft <= WINDOW_MAX and found.integers in (0, 1)
-    if found.rate < 1 or not (set(given) == {"rate"} or (told == set(NEEDED) and framed)):
+    front = FrontEnd(**{**defaults, **numbers})  # type: ignore[arg-type]
+    whole_keys = set(NEEDED) & set(texts)
+    framed = 2 <= front.window <= WINDOW_MAX and front.hop >= 1 and 1 <= front.bands <= BANDS_MAX and front.floor > 0
+    framed = framed and front.window <= front.fft <= WINDOW_MAX and front.integers in (0, 1)
+    if front.rate < 1 or not (set(texts) == {"rate"} or (whole_keys == set(NEEDED) and framed)):
         raise wrong
-    if not 0 <= found.low < found.high <= found.rate / 2:
-        raise UsageError(f"bands from {found.low:g} to {found.high:g} Hz", where="--audio", hint="low < high <= rate/2")
-    if found.integers and found.why_floats:
+    if not 0 <= front.low < front.high <= front.rate / 2:
+        raise UsageError(f"bands from {front.low:g} to {front.high:g} Hz", where="--audio", hint="low < high <= rate/2")
+    if front.integers and front.why_floats:
         hint = "fft=512 lets zeros follow a window of 480; integers=0 computes in floats"
-        raise UsageError(f"no front end in integers: {found.why_floats}", where="--audio", hint=hint)
-    return found if "integers" in given else replace(found, integers=int(not found.why_floats))
+        raise UsageError(f"no front end in integers: {front.why_floats}", where="--audio", hint=hint)
+    return front if "integers" in texts else replace(front, integers=int(not front.why_floats))
 
 
 def read_wav(path: Path, rate: int) -> np.ndarray:
@@ -177,14 +177,16 @@ def read_wav(path: Path, rate: int) -> np.ndarray:
         with open_file(path) as (file, size):
             library = None if _format(file, size) == PCM else _libsndfile()
             file.seek(0)
-            samples, found = _pcm(file) if library is None else library.read(file, dtype="float64", always_2d=True)
+            samples, own_rate = _pcm(file) if library is None else library.read(file, dtype="float64", always_2d=True)
     except (wave.Error, EOFError, RuntimeError, struct.error) as error:  # RuntimeError: of libsndfile, too
         reason = "it ends early" if isinstance(error, struct.error) else str(error).rstrip(".") or "it ends early"
         hint = "PCM of 8 to 32 bits" + ("" if _libsndfile() else "; pip install nmpconv[audio] reads more")
         raise InputError(f"not a readable .wav file: {reason}", where=str(path), hint=hint) from None
-    if found != rate:
+    if own_rate != rate:
         raise InputError(
-            f"{found} samples a second; the model takes {rate}", where=str(path), hint="resample it with a sound editor"
+            f"{own_rate} samples a second; the model takes {rate}",
+            where=str(path),
+            hint="resample it with a sound editor",
         )
     if len(wrong := np.flatnonzero(~np.isfinite(samples).all(1))):
         raise InputError(f"sample {wrong[0]} is infinite or no number", where=str(path), hint="export it again")
@@ -197,15 +199,15 @@ def _format(file: BufferedReader, size: int) -> int:
     kind, _, form = struct.unpack("<4sI4s", file.read(12))
     if (kind, form) != (b"RIFF", b"WAVE"):
         raise wave.Error("it does not begin with RIFF and WAVE")
-    found = 0
+    code = 0
     while True:
         name, length = struct.unpack("<4sI", file.read(8))
         if length > (left := size - file.tell()):
             raise wave.Error(f"its part {str(name)[1:]} claims {length} bytes, and has {left}")
         if name == b"data":
-            return found
+            return code
         if name == b"fmt ":
-            found = struct.unpack("<H", file.read(2))[0]
+            code = struct.unpack("<H", file.read(2))[0]
             length -= 2
         file.seek(length + length % 2, os.SEEK_CUR)
 

@@ -81,14 +81,14 @@ def memory(model: Model, scratch: Sequence[int]) -> Memory | None:
     return Memory(lives, steps, peak, bound, max(model.arena_bytes, *(step.end + step.scratch for step in steps)))
 
 
-def to_json(model: Model, found: Memory) -> dict[str, Any]:
+def to_json(model: Model, plan: Memory) -> dict[str, Any]:
     """Plain data: all that the picture is drawn from."""
     names = [tensor.name for tensor in model.tensors]
     return {
         "arena_bytes": model.arena_bytes,
-        "lower_bound": found.lower_bound,
-        "peak": found.peak,
-        "with_scratch": found.with_scratch,
+        "lower_bound": plan.lower_bound,
+        "peak": plan.peak,
+        "with_scratch": plan.with_scratch,
         "fast_bytes": model.fast_bytes,
         "least_slow": least_slow(model),
         "tensors": [
@@ -100,7 +100,7 @@ def to_json(model: Model, found: Memory) -> dict[str, Any]:
                 "last": life.last,
                 "over": None if life.over is None else names[life.over],
             }
-            for life in found.lives
+            for life in plan.lives
         ],
         "steps": [
             {
@@ -113,7 +113,7 @@ def to_json(model: Model, found: Memory) -> dict[str, Any]:
                 "fast_moved": step.moved.fast,
                 "slow_moved": step.moved.slow,
             }
-            for op, step in zip(model.ops, found.steps, strict=True)
+            for op, step in zip(model.ops, plan.steps, strict=True)
         ],
     }
 

@@ -145,10 +145,10 @@ class Model:
     def config(self) -> dict[str, Any]:
         """Options of the conversion, by their names; {} where the file does not say. Anybody may have written it."""
         try:
-            found = json.loads(self.metadata.get("config", ""))
+            options = json.loads(self.metadata.get("config", ""))
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return options if isinstance(options, dict) else {}
 
 
 def read(source: Path | str | bytes | memoryview, *, verified: bool = False, where: str = "") -> Model:
@@ -275,22 +275,22 @@ def _check_origins(inputs: Sequence[FilePort], outputs: Sequence[FilePort], tens
 
 def _preprocess(table: Table, port: str, channels: tuple[int, ...]) -> Preprocess:
     """Fields that are absent keep the defaults of Preprocess; lists become tuples of floats."""
-    given: dict[str, Any] = {key: value for key, value in table.items() if value is not None}
-    for key, value in given.items():
+    fields: dict[str, Any] = {key: value for key, value in table.items() if value is not None}
+    for key, value in fields.items():
         if isinstance(value, np.ndarray):
-            given[key] = tuple(float(x) for x in value)
-    found = Preprocess(**given)
+            fields[key] = tuple(float(x) for x in value)
+    preprocess = Preprocess(**fields)
     right = {
-        **{key: getattr(found, key) in allowed for key, allowed in Preprocess.CHOICES.items()},
-        "mean": len(found.mean) in (1, *channels) and all(map(isfinite, found.mean)),
-        "std": len(found.std) in (1, *channels) and all(isfinite(x) and x > 0 for x in found.std),
-        "range": len(found.range) == 2 and all(map(isfinite, found.range)),
-        "crop": 0 < found.crop <= 1,
-        "pad": 0 <= found.pad <= 255,
+        **{key: getattr(preprocess, key) in allowed for key, allowed in Preprocess.CHOICES.items()},
+        "mean": len(preprocess.mean) in (1, *channels) and all(map(isfinite, preprocess.mean)),
+        "std": len(preprocess.std) in (1, *channels) and all(isfinite(x) and x > 0 for x in preprocess.std),
+        "range": len(preprocess.range) == 2 and all(map(isfinite, preprocess.range)),
+        "crop": 0 < preprocess.crop <= 1,
+        "pad": 0 <= preprocess.pad <= 255,
     }
     if wrong := [key for key, is_right in right.items() if not is_right]:
-        raise ModelError(f"port {port!r} has a preprocessing with {wrong[0]} {getattr(found, wrong[0])!r}")
-    return found
+        raise ModelError(f"port {port!r} has a preprocessing with {wrong[0]} {getattr(preprocess, wrong[0])!r}")
+    return preprocess
 
 
 def _ints(vector: np.ndarray | None) -> tuple[int, ...]:
@@ -299,8 +299,8 @@ def _ints(vector: np.ndarray | None) -> tuple[int, ...]:
 
 def _blobs(items: list[Table] | None, ports: Sequence[FilePort], tensors: Sequence[FileTensor]) -> tuple[bytes, ...]:
     """The bytes of one test vector for each port."""
-    found = tuple(b"" if item["data"] is None else item["data"].tobytes() for item in items or ())
+    blobs = tuple(b"" if item["data"] is None else item["data"].tobytes() for item in items or ())
     wanted = [tensors[port.tensor].nbytes for port in ports]
-    if [len(data) for data in found] != wanted:
-        raise ModelError(f"a test vector has {[len(data) for data in found]} bytes, its ports have {wanted}")
-    return found
+    if [len(data) for data in blobs] != wanted:
+        raise ModelError(f"a test vector has {[len(data) for data in blobs]} bytes, its ports have {wanted}")
+    return blobs

@@ -148,8 +148,8 @@ class _Check:
                 to, of = self.values[tensor], self.values[self.outputs[state]]
                 yield TENSOR, f"{name!r} has the shape {to.shape}, its output {of.shape}", to.shape == of.shape
                 yield TENSOR, f"{name!r} has the dtype {to.dtype}, its output {of.dtype}", to.dtype == of.dtype
-                one, other = _quant(to).exponents, _quant(of).exponents
-                yield TENSOR, f"{name!r} has the exponents {one}, its output {other}", one == other
+                own, other = _quant(to).exponents, _quant(of).exponents
+                yield TENSOR, f"{name!r} has the exponents {own}, its output {other}", own == other
                 lo, hi = _quant(to).lo, _quant(to).hi
                 yield TENSOR, f"{name!r} starts at {port['start']}, not in [{lo}, {hi}]", lo <= port["start"] <= hi
 

@@ -126,17 +126,17 @@ def _op(node: Node, graph: Graph, index: Mapping[str, int], live_end: int) -> di
 
 
 def _port(name: str, graph: Graph, index: Mapping[str, int], sound: SoundFront | None = None) -> dict[str, Any]:
-    found = graph.preprocess.get(name)
+    preprocess = graph.preprocess.get(name)
     state = graph.states.get(name)
-    kept = {} if state is None else {"state": graph.outputs.index(state.output), "start": state.start}
+    state_fields = {} if state is None else {"state": graph.outputs.index(state.output), "start": state.start}
     return {
         "name": name,
         "tensor": index[name],
-        "preprocess": None if found is None else _preprocess(found),
+        "preprocess": None if preprocess is None else _preprocess(preprocess),
         "pixels": name in graph.pixels,
         "source_shape": graph.source_shapes.get(name),
         "sound": None if sound is None else asdict(sound),
-        **kept,
+        **state_fields,
     }
 
 

@@ -59,11 +59,11 @@ class Block:
         model = aligned(len(file))
         model[:] = np.frombuffer(file, np.uint8)
         try:
-            found = _nmp.inspect(model, self._level, 1)
-            net = _nmp.Net(model, aligned(found["arena_bytes"]), self._level, 1)
+            info = _nmp.inspect(model, self._level, 1)
+            net = _nmp.Net(model, aligned(info["arena_bytes"]), self._level, 1)
         except _nmp.Fault:  # the file keeps a number once that constants need, too
             return None
-        return net, found["arena_bytes"] - found["packed_bytes"]
+        return net, info["arena_bytes"] - info["packed_bytes"]
 
 
 class Lane(NamedTuple):
@@ -80,8 +80,10 @@ class Lane(NamedTuple):
         whole = count - count % BLOCK
         for first, last in [(0, whole), (count - BLOCK, count)][: 1 if whole == count else 2]:
             blocks = (last - first) // BLOCK
-            given, found = ([x[first:last].reshape(blocks, -1) for x in side] for side in (inputs, outputs))
-            self.block.run_each(given, found, 0, blocks)
+            input_blocks, output_blocks = (
+                [x[first:last].reshape(blocks, -1) for x in side] for side in (inputs, outputs)
+            )
+            self.block.run_each(input_blocks, output_blocks, 0, blocks)
 
 
 class Batches:
@@ -125,35 +127,35 @@ class Batches:
         if count >= BLOCK and self._lane.block is not None:
             lane, least, step = self._lane, BLOCK, -(-step // BLOCK) * BLOCK
 
-        def part(nets: Lane, some: range) -> None:
-            for first in range(some.start, some.stop, step):
-                here = slice(first, min(first + step, some.stop))
+        def part(nets: Lane, samples: range) -> None:
+            for first in range(samples.start, samples.stop, step):
+                here = slice(first, min(first + step, samples.stop))
                 n = here.stop - first
-                given = [port.values(x[here]) for x, port in zip(rows, self._inputs, strict=True)]
-                found = [y[here] for y in outputs]
+                arrays = [port.values(x[here]) for x, port in zip(rows, self._inputs, strict=True)]
+                results = [y[here] for y in outputs]
                 if reals:
-                    found = [np.empty(y.shape, port.dtype) for y, port in zip(found, self._outputs, strict=True)]
-                nets.run([byte_rows(x, n) for x in given], [byte_rows(y, n) for y in found], n)
+                    results = [np.empty(y.shape, port.dtype) for y, port in zip(results, self._outputs, strict=True)]
+                nets.run([byte_rows(x, n) for x in arrays], [byte_rows(y, n) for y in results], n)
                 if reals:
-                    for q, port, y in zip(found, self._outputs, outputs, strict=True):
+                    for q, port, y in zip(results, self._outputs, outputs, strict=True):
                         port.write_reals(q, y[here])
 
-        def leased(some: range) -> None:
+        def leased(samples: range) -> None:
             try:
                 nets = self._spares.pop()
             except IndexError:
-                one = _nmp.Net(self._net, aligned(self._arena_bytes), 1)
-                nets = Lane(one, self._block.copy() if lane.block else None)
-            part(nets, some)
+                net = _nmp.Net(self._net, aligned(self._arena_bytes), 1)
+                nets = Lane(net, self._block.copy() if lane.block else None)
+            part(nets, samples)
             self._spares.append(nets)
 
         seconds, left = self._seconds.get(least, math.inf), range(count)
         if math.isinf(seconds):
             probe = min(step, max(least, -(-count // PROBE)))
             for _ in range(PROBES):
-                some, left = left[:probe], left[probe:]
-                took = timed(part, lane, some)
-                seconds = min(seconds, took / max(len(some), 1))
+                samples, left = left[:probe], left[probe:]
+                took = timed(part, lane, samples)
+                seconds = min(seconds, took / max(len(samples), 1))
                 if took > WORTH or seconds * len(left) <= WORTH:
                     break
         if self._threads == 1 or seconds * len(left) <= WORTH:

@@ -67,8 +67,8 @@ class Counted:
 def estimated(data: bytes, target: str) -> list[int]:
     """Instructions of each op of a file. target: of `targets.MICROCONTROLLERS`. Raises ModelError."""
     rows = _table()[target]
-    found = ((_row(rows, one.kernel), one.counts) for one in counted(data, target))
-    return [round(sum(row.get(name, 0.0) * count for name, count in counts.items())) for row, counts in found]
+    work = ((_row(rows, op.kernel), op.counts) for op in counted(data, target))
+    return [round(sum(row.get(name, 0.0) * count for name, count in counts.items())) for row, counts in work]
 
 
 def footprint(data: bytes, target: str | None) -> Footprint:
@@ -203,15 +203,15 @@ def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Cou
     size = sum(value.size for value in outputs)
     places = op.params.get("kernel_h", 0) * op.params.get("kernel_w", 0)
     line = outputs[0].shape[-1] if outputs[0].shape else 1
-    given = [x for x in inputs if not x.is_const]
+    activations = [x for x in inputs if not x.is_const]
     counts = {
         "call": 1,
         "lines": size // line,
-        "runs": sum(x.size // _run(x.shape, outputs[0].shape) for x in given),
-        "pieces": size // _alike(given[0].shape if given else (), outputs[0].shape),
-        "inputs": sum(x.size for x in given),
+        "runs": sum(x.size // _run(x.shape, outputs[0].shape) for x in activations),
+        "pieces": size // _alike(activations[0].shape if activations else (), outputs[0].shape),
+        "inputs": sum(x.size for x in activations),
         "outputs": size,
-        "moved": size * (given[:1] != [] and given[0].offset != outputs[0].offset),
+        "moved": size * (activations[:1] != [] and activations[0].offset != outputs[0].offset),
         "products": op.macs or size * places,
     }
     if OPS[op.kind].grid == "same" and (places := OPS[op.kind].places) is not None:

@@ -57,16 +57,16 @@ class Feed:
         if set(sources) == {""} and len(names) == 1:
             sources = {names[0]: sources[""]}
         if set(sources) != set(names):
-            found = ", ".join(repr(name) if name else "one without a name" for name in sources)
+            listing = ", ".join(repr(name) if name else "one without a name" for name in sources)
             raise UsageError(
-                f"the model's inputs are {', '.join(map(repr, names))}; there are sources for {found}",
+                f"the model's inputs are {', '.join(map(repr, names))}; there are sources for {listing}",
                 hint="give NAME=SOURCE once per input",
             )
         self._samples = {name: self._open(name, sources[name], max_pixels, limit) for name in names}
         lengths = {name: len(samples) for name, samples in self._samples.items()}
         if len(set(lengths.values())) != 1:
-            found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
-            raise InputError(f"the inputs have different numbers of samples ({found})")
+            listing = ", ".join(f"{name}: {n}" for name, n in lengths.items())
+            raise InputError(f"the inputs have different numbers of samples ({listing})")
         first = self._samples[names[0]]
         self._first = first
         self._where = str(sources[names[0]]) if isinstance(sources[names[0]], str | Path) else "data"
@@ -106,23 +106,23 @@ class Feed:
     def integers(self, sample: Arrays) -> Arrays:
         """A sample for `Net`: pixels as int8, other inputs as floats, which are counted in `ranges`. Any number of
         threads may ask."""
-        found = {}
+        arrays = {}
         for name, samples in self._samples.items():
             pixels = self._ports[name].pixels
             dtype = "int8" if pixels else "float32"
-            found[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
+            arrays[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
             if not pixels:
-                one = InputRange.of(self._ports[name])
-                one.add(self._ports[name].stored(found[name]))
+                input_range = InputRange.of(self._ports[name])
+                input_range.add(self._ports[name].stored(arrays[name]))
                 with self._counting:
-                    self.ranges[name].merge(one)
-        return found
+                    self.ranges[name].merge(input_range)
+        return arrays
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Remarks on the samples, and inputs that are fed with another range than the file's."""
-        remarks = dict.fromkeys(text for one in self._samples.values() for text in one.remarks)
-        return (*remarks, *(text for one in self.ranges.values() for text in one.warnings))
+        remarks = dict.fromkeys(text for samples in self._samples.values() for text in samples.remarks)
+        return (*remarks, *(text for input_range in self.ranges.values() for text in input_range.warnings))
 
     def floats(self, sample: Arrays) -> Arrays:
         """A sample for the ONNX model."""
@@ -161,8 +161,8 @@ class Feed:
 
     def file(self, i: int) -> str:
         """File of sample i, also where it is one call of many."""
-        found, bracket, _ = self.paths[i].rpartition("[")
-        return found if bracket and self.starts is not None else self.paths[i]
+        path, bracket, _ = self.paths[i].rpartition("[")
+        return path if bracket and self.starts is not None else self.paths[i]
 
     @property
     def look(self) -> Look:
@@ -177,20 +177,20 @@ class Feed:
         shape = port.source_shape or port.shape
         axis = self.stream.axis if self.stream and self.stream.input in ("", name) else None
         if self._states:
-            given: dict[str, Any] = {
+            options: dict[str, Any] = {
                 "input_name": name,
                 "max_pixels": max_pixels,
                 "limit": limit,
                 "classes": self._classes,
             }
-            samples, starts = open_frames(source, shape, port.preprocess, axis=axis, front=self._front, **given)
+            samples, starts = open_frames(source, shape, port.preprocess, axis=axis, front=self._front, **options)
             if self.starts not in (None, starts):
                 raise InputError(f"the sequences of {name!r} and of another input differ in length")
             self.starts = starts
         else:
             heard = ears(self._front, shape, None)
-            given = {"input_name": name, "max_pixels": max_pixels, "limit": limit, "classes": self._classes}
-            samples = open_samples(source, shape, port.preprocess, ears=heard, **given)
+            options = {"input_name": name, "max_pixels": max_pixels, "limit": limit, "classes": self._classes}
+            samples = open_samples(source, shape, port.preprocess, ears=heard, **options)
         where = samples.paths[0] if not isinstance(source, str | Path) else str(source)
         if samples.kind == "image" and not port.pixels:
             raise InputError(
@@ -211,14 +211,16 @@ def stream_of(model: Model) -> Stream | None:
     """The stream that the file is a step of, if it says so."""
     text = model.config.get("stream")
     try:
-        found = parse(text) if isinstance(text, str) else None
+        stream = parse(text) if isinstance(text, str) else None
     except UsageError:
         return None
-    fed = [p for p in model.inputs if p.state is None and found is not None and found.input in ("", p.name)]
+    fed = [p for p in model.inputs if p.state is None and stream is not None and stream.input in ("", p.name)]
     fits = (
-        bool(fed) and found is not None and found.axis < len(fed[0].source_shape or model.tensors[fed[0].tensor].shape)
+        bool(fed)
+        and stream is not None
+        and stream.axis < len(fed[0].source_shape or model.tensors[fed[0].tensor].shape)
     )
-    return found if fits else None
+    return stream if fits else None
 
 
 def front_of(model: Model) -> FrontEnd | None:

@@ -71,10 +71,10 @@ def needs(data: bytes) -> dict[str, int]:
     """The figures of `nmp_info` for a file: of the best CPU level here, or of $NMP_CPU, on one thread."""
     model = _in_memory(data)
     try:
-        found, _ = _with_customs(lambda custom: _nmp.inspect(model, _level(None), custom=custom))
+        info, _ = _with_customs(lambda custom: _nmp.inspect(model, _level(None), custom=custom))
     except _nmp.Fault as fault:
         raise _refused(fault, model.data.toreadonly(), "") from None
-    return {name: value for name, value in found.items() if isinstance(value, int)}
+    return {name: value for name, value in info.items() if isinstance(value, int)}
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ def needs_of_target(data: bytes, target: str) -> TargetNeeds:
     """Returns the result of `nmp_inspect` for another machine, one of `targets`. Raises ModelError."""
     model = _in_memory(data)
     try:
-        found = _nmp.inspect_target(model, target)
+        info = _nmp.inspect_target(model, target)
     except _nmp.Fault as fault:
         raise _refused(fault, model.data.toreadonly(), "") from None
-    ops = tuple(found["scratch_bytes"]), tuple(found["portable"])
-    return TargetNeeds(found["arena_bytes"], found["activation_bytes"], found["fast_bytes"], *ops)
+    ops = tuple(info["scratch_bytes"]), tuple(info["portable"])
+    return TargetNeeds(info["arena_bytes"], info["activation_bytes"], info["fast_bytes"], *ops)
 
 
 def targets() -> list[str]:
@@ -134,17 +134,17 @@ class Net(Summarized):
         self._asked = (cpu, threads)
         self.threads = _threads(threads)
         try:
-            found, self._custom = _with_customs(lambda custom: _nmp.inspect(model, level, self.threads, custom))
-            self.arena_bytes: int = found["arena_bytes"]
+            info, self._custom = _with_customs(lambda custom: _nmp.inspect(model, level, self.threads, custom))
+            self.arena_bytes: int = info["arena_bytes"]
             custom = self._custom.address if self._custom else 0
-            self.fast_bytes: int = found["fast_bytes"]
+            self.fast_bytes: int = info["fast_bytes"]
             fast = aligned(self.fast_bytes) if self.fast_bytes else None
             arena = aligned(self.arena_bytes - self.fast_bytes)
             self._net = _nmp.Net(model, arena, level, self.threads, custom, fast)
         except _nmp.Fault as fault:
             raise _refused(fault, data, where) from None
         self._data = data
-        self._packed_bytes: int = found["packed_bytes"]
+        self._packed_bytes: int = info["packed_bytes"]
         self.model = reader.read(data, verified=True)
         self.inputs = [self._port(self.model.inputs[i]) for i in self._net.fed]
         self.outputs = [self._port(self.model.outputs[i]) for i in self._net.told]
@@ -179,7 +179,7 @@ class Net(Summarized):
             (kind, port.name, "x".join(map(str, port.shape)), "uint8 pixels" if port.pixels else port.dtype, port.grid)
             for kind, port in ports
         ]
-        taken, given = (
+        taken, outputs = (
             " and ".join(row[1] + f" [{row[2]}]" for row in rows if row[0] == k) for k in ("input", "output")
         )
         ops = self.model.ops
@@ -193,7 +193,7 @@ class Net(Summarized):
         ]
         columns = ("", "name", "shape", "type", "value of 1")
         return Summary(
-            f"Net {self.model.name}".rstrip(), f"{taken} to {given}", tiles, "inputs and outputs", columns, rows
+            f"Net {self.model.name}".rstrip(), f"{taken} to {outputs}", tiles, "inputs and outputs", columns, rows
         )
 
     def records(self) -> list[dict[str, Any]]:
@@ -255,8 +255,8 @@ class Net(Summarized):
         rows = [port.rows(x) for x, port in zip(arrays, self.inputs, strict=True)]
         counts = {len(x) for x in rows} or {1}
         if len(counts) > 1:
-            found = ", ".join(f"{port.name}: {len(x)}" for x, port in zip(rows, self.inputs, strict=True))
-            raise InputError(f"the inputs have different numbers of samples ({found})")
+            lengths = ", ".join(f"{port.name}: {len(x)}" for x, port in zip(rows, self.inputs, strict=True))
+            raise InputError(f"the inputs have different numbers of samples ({lengths})")
         (count,) = counts
         if self.has_states and count != 1:
             hint = "give the samples one by one"
@@ -418,7 +418,7 @@ def _in_memory(source: Path | str | bytes) -> NDArray[np.uint8]:
 
 def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
     """The error of a file that the interpreter refuses, naming op and tensor where the file can still tell."""
-    status, text, what, found, allowed, op, tensor = fault.args
+    status, text, what, value, allowed, op, tensor = fault.args
     try:
         names = reader.names(data)
     except ModelError as error:
@@ -431,10 +431,10 @@ def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
         return ModelError(message, where=where, hint=hint, status=Status.CUSTOM.in_c, node=names.ops[op][0], found=what)
     place += f"tensor {names.tensors[tensor]!r}: " if 0 <= tensor < len(names.tensors) else ""
     return ModelError(
-        f"{text}: {place}{what} (found {found}, allowed {allowed}; status {status})",
+        f"{text}: {place}{what} (found {value}, allowed {allowed}; status {status})",
         where=where,
         status=Status(status).in_c,
         node=names.ops[op][0] if named else "",
-        found=str(found),
+        found=str(value),
         allowed=str(allowed),
     )

@@ -85,21 +85,21 @@ class Port:
         """The array of `integers` as [n, *shape], with the numbers that were given: most often a view."""
         if isinstance(array, np.ndarray) and array.shape == self.shape and array.dtype == self.dtype:
             return array[np.newaxis]
-        given = as_array(array)
-        rows = given if self._is_batch(given.shape) else given[np.newaxis]
+        numbers = as_array(array)
+        rows = numbers if self._is_batch(numbers.shape) else numbers[np.newaxis]
         turned = [rows.transpose(0, *(axis + 1 for axis in turn)) for turn in self._turns(rows)]
         if self._fits(rows.shape[1:]):
             other = self.preprocess is not None and self.preprocess.layout == "nchw"
-            if turned and other and given.dtype != self.dtype:
+            if turned and other and numbers.dtype != self.dtype:
                 raise InputError(
-                    f"the array's shape {list(given.shape)} fits [H,W,C] of the file and [C,H,W] of the ONNX model",
+                    f"the array's shape {list(numbers.shape)} fits [H,W,C] of the file and [C,H,W] of the ONNX model",
                     where=self.name,
                     hint="give x.ravel() of an array [H,W,C]: one dimension is taken in the file's order",
                 )
         elif turned:
             rows = turned[0]
         else:
-            raise self._refused(given)
+            raise self._refused(numbers)
         return rows.reshape(len(rows), *self.shape)
 
     def _is_batch(self, shape: tuple[int, ...]) -> bool:
@@ -117,60 +117,60 @@ class Port:
         if len(self.shape) != 4 or self.shape[0] != 1 or len(sample) not in (3, 4):
             return []
         whole = (1, *sample) if len(sample) == 3 else sample
-        found = [turn for turn in TURNS if tuple(whole[axis] for axis in turn) == self.shape]
-        found = [turn for turn in found if [n for n in turn if whole[n] != 1] != [n for n in range(4) if whole[n] != 1]]
+        turns = [turn for turn in TURNS if tuple(whole[axis] for axis in turn) == self.shape]
+        turns = [turn for turn in turns if [n for n in turn if whole[n] != 1] != [n for n in range(4) if whole[n] != 1]]
         if self.pixels:  # channels are last in the file
-            found = [turn for turn in found if turn == TURNS[0]]
-        return [turn if len(sample) == 4 else tuple(axis - 1 for axis in turn[1:]) for turn in found]
+            turns = [turn for turn in turns if turn == TURNS[0]]
+        return [turn if len(sample) == 4 else tuple(axis - 1 for axis in turn[1:]) for turn in turns]
 
-    def _refused(self, given: NDArray[Any]) -> InputError:
+    def _refused(self, array: NDArray[Any]) -> InputError:
         shapes = dict.fromkeys([self.shape, self.source_shape or self.shape])
         return InputError(
-            f"the array has shape {list(given.shape)}, {' or '.join(str(list(shape)) for shape in shapes)} is needed",
+            f"the array has shape {list(array.shape)}, {' or '.join(str(list(shape)) for shape in shapes)} is needed",
             where=self.name,
             hint="or a batch of these, [n, ...]",
         )
 
-    def values(self, given: NDArray[Any]) -> NDArray[Any]:
+    def values(self, array: NDArray[Any]) -> NDArray[Any]:
         """Integers of numbers in the file's layout, [n, *shape].
 
         Of the port's dtype they are the file's integers; uint8 the pixels of an image; floats and truth values the ONNX
         model's numbers, rounded half up to the grid and saturated; other integers where they mean the same either way.
         Raises InputError.
         """
-        kind = given.dtype.kind
-        if given.dtype == self.dtype:
-            return given
-        if self.pixels and given.dtype == np.uint8:
-            return (given.astype(np.int16) - 128).astype(np.int8)
+        kind = array.dtype.kind
+        if array.dtype == self.dtype:
+            return array
+        if self.pixels and array.dtype == np.uint8:
+            return (array.astype(np.int16) - 128).astype(np.int8)
         if kind in "fb" or (kind in "iu" and self.exponent == 0 and not self.pixels and self.shifts is None):
-            numbers = given
+            numbers = array
             if self.pixels and self.preprocess is not None:
-                numbers = self._pixels(given, self.preprocess) - 128
+                numbers = self._pixels(array, self.preprocess) - 128
             integers, finite = on_grid(self.stored(numbers), self.exponent, self.lo, self.hi, self.dtype)
-            if not finite and not np.isfinite(given).all():
+            if not finite and not np.isfinite(array).all():
                 raise InputError("the array has values that are not finite", where=self.name)
             return integers
         if kind in "iu":
             pixels = "uint8 for pixels 0 to 255, " if self.pixels else ""
             raise InputError(
-                f"the array is {given.dtype}: the file's integers or the ONNX model's numbers?",
+                f"the array is {array.dtype}: the file's integers or the ONNX model's numbers?",
                 where=self.name,
                 hint=f"give {pixels}{self.dtype} for the file's integers, floats for the ONNX model's numbers",
             )
         allowed = f"{self.dtype}, {'uint8 pixels, ' if self.pixels else ''}floats and truth values"
-        raise InputError(f"the array is {given.dtype}; {allowed} are taken", where=self.name)
+        raise InputError(f"the array is {array.dtype}; {allowed} are taken", where=self.name)
 
-    def _pixels(self, given: NDArray[Any], preprocess: Preprocess) -> NDArray[np.float64]:
+    def _pixels(self, reals: NDArray[Any], preprocess: Preprocess) -> NDArray[np.float64]:
         """Pixels that become these numbers of the ONNX model's input, by preprocessing."""
-        found = preprocess.to_pixels(given)
-        if found.size and float(np.mean((found < -BEYOND) | (found > 255 + BEYOND))) > 0.5:
+        pixels = preprocess.to_pixels(reals)
+        if pixels.size and float(np.mean((pixels < -BEYOND) | (pixels > 255 + BEYOND))) > 0.5:
             raise InputError(
-                f"the floats are {given.min():g} to {given.max():g}: most are no pixels with the model's mean and std",
+                f"the floats are {reals.min():g} to {reals.max():g}: most are no pixels with the model's mean and std",
                 where=self.name,
                 hint="give uint8 for pixels as they are, floats for (pixel - mean) / std",
             )
-        return found
+        return pixels
 
 
 class Outputs(list[NDArray[Any]]):
@@ -212,15 +212,15 @@ class Outputs(list[NDArray[Any]]):
         return names.index(name)
 
 
-def by_port(given: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port]) -> list[Any]:
-    """The array of each input. given: arrays in the order of the ports, or one dict by name; named: keywords instead.
+def by_port(arrays: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port]) -> list[Any]:
+    """The array of each input. arrays: in the order of the ports, or one dict by name; named: keywords instead.
     Raises InputError."""
     names = [port.name for port in ports]
-    if named and given:
+    if named and arrays:
         raise InputError("inputs were given by position and by keyword", hint="give all of them in one way")
-    if len(given) == 1 and isinstance(given[0], Mapping):
-        named = given[0]
-    if named or (len(given) == 1 and isinstance(given[0], Mapping)):
+    if len(arrays) == 1 and isinstance(arrays[0], Mapping):
+        named = arrays[0]
+    if named or (len(arrays) == 1 and isinstance(arrays[0], Mapping)):
         if set(named) != set(names):
             unknown = [str(name) for name in named if name not in names]
             raise InputError(
@@ -228,9 +228,9 @@ def by_port(given: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port
                 hint=suggestion(unknown[0], names) if unknown else "",
             )
         return [named[name] for name in names]
-    if len(given) != len(names):
-        raise InputError(f"{len(given)} inputs were given, the model has {len(names)}: {', '.join(names)}")
-    return list(given)
+    if len(arrays) != len(names):
+        raise InputError(f"{len(arrays)} inputs were given, the model has {len(names)}: {', '.join(names)}")
+    return list(arrays)
 
 
 def as_array(value: Any) -> NDArray[Any]:

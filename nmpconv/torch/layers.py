@@ -95,11 +95,11 @@ def _factors(weights: np.ndarray, own: np.ndarray) -> np.ndarray | None:
         outs = np.where(np.isfinite(outs) & (outs != 0), outs, 1.0)
         ins = (outs[:, None] * products).sum(0) / (outs[:, None] ** 2 * squares).sum(0)
     ins = np.where(np.isfinite(ins) & (ins != 0), ins, 1.0)
-    found = outs[:, None] * ins
-    off = np.abs(flat - found[..., None] * mine).max((1, 2))
+    factors = outs[:, None] * ins
+    off = np.abs(flat - factors[..., None] * mine).max((1, 2))
     if (off > ALIKE * np.abs(flat).max((1, 2))).any():
         return None
-    return found.reshape(*found.shape, *[1] * (weights.ndim - 2))
+    return factors.reshape(*factors.shape, *[1] * (weights.ndim - 2))
 
 
 class TrainableLayer(nn.Module):
@@ -184,14 +184,14 @@ class TrainableLayer(nn.Module):
 
 def _spread(x: Tensor, down: int, right: int) -> Tensor:
     n, h, w, c = x.shape
-    found = x.new_zeros(n, (h - 1) * down + 1, (w - 1) * right + 1, c)
-    found[:, ::down, ::right] = x
-    return found
+    canvas = x.new_zeros(n, (h - 1) * down + 1, (w - 1) * right + 1, c)
+    canvas[:, ::down, ::right] = x
+    return canvas
 
 
 def _bordered(x: Tensor, p: Any, value: Tensor) -> Tensor:
     """x [N,H,W,C] in a border of value [C]."""
     n, h, w, c = x.shape
-    found = value.expand(n, h + p.pad_top + p.pad_bottom, w + p.pad_left + p.pad_right, c).clone()
-    found[:, p.pad_top : p.pad_top + h, p.pad_left : p.pad_left + w] = x
-    return found
+    canvas = value.expand(n, h + p.pad_top + p.pad_bottom, w + p.pad_left + p.pad_right, c).clone()
+    canvas[:, p.pad_top : p.pad_top + h, p.pad_left : p.pad_left + w] = x
+    return canvas

@@ -72,9 +72,9 @@ class TrainableNet(nn.Module):
 
     def _layer(self, node: str) -> TrainableLayer:
         """The layer of a node with weights."""
-        found = self.get_submodule(self._places[node])
-        assert isinstance(found, TrainableLayer)
-        return found
+        layer = self.get_submodule(self._places[node])
+        assert isinstance(layer, TrainableLayer)
+        return layer
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Reals of the outputs, [n, ...], from those of the inputs."""
@@ -82,9 +82,9 @@ class TrainableNet(nn.Module):
         if len(inputs) != len(self._ports):
             raise InputError(f"{len(inputs)} inputs were given, the model has {len(self._ports)}")
         env = {port.name: self._entered(port, x) for port, x in zip(self._ports, inputs, strict=True)}
-        found = self._integers(env, self._graph.outputs)
-        made = tuple(self._left(self._graph[name], found[name]) for name in self._graph.outputs)
-        return made if len(made) > 1 else made[0]
+        integers = self._integers(env, self._graph.outputs)
+        reals = tuple(self._left(self._graph[name], integers[name]) for name in self._graph.outputs)
+        return reals if len(reals) > 1 else reals[0]
 
     def _follow(self) -> Graph:
         """The graph with the exponents that there are now, which the layers take over."""
@@ -102,21 +102,21 @@ class TrainableNet(nn.Module):
     def _integers(self, env: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
         """Integers of these activations, from those of the inputs, as `nmpconv.graph.reference.run`: [n * d0, ...]."""
         env = dict(env)
-        found = {name: env[name] for name in names if name in env}
+        integers = {name: env[name] for name in names if name in env}
         for node in reference.walk(self._graph, env):
             env.update(self._step(node, env))
-            found.update((name, env[name]) for name in node.outputs if name in names)
-        return found
+            integers.update((name, env[name]) for name in node.outputs if name in names)
+        return integers
 
     def _constants(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Weights and biases as they are now, integers in the graph's order, by node."""
         self._follow()
-        found = {}
+        constants = {}
         with torch.no_grad():
             for node in self._places:
                 weight, bias = (x.cpu().numpy().astype(np.int64) for x in self._layer(node).integers())
-                found[node] = graph_order(weight), bias
-        return found
+                constants[node] = graph_order(weight), bias
+        return constants
 
     def _entered(self, port: Port, x: Tensor) -> Tensor:
         """Integers of an input. That of pixels has no gradient."""
@@ -160,30 +160,30 @@ class TrainableNet(nn.Module):
             shape = (samples * y.shape[0], *y.shape[1:]) if y.shape else (samples,)
             return {output: self._compute(node, env, Value(y.name, shape, quant=y.quant))}
         parts = {v.name: env[v.name].reshape(samples, *v.shape).unbind(0) for v in active}
-        made = [self._compute(node, {n: rows[i] for n, rows in parts.items()}, y) for i in range(samples)]
-        return {output: torch.cat([torch.atleast_1d(x) for x in made])}
+        results = [self._compute(node, {n: rows[i] for n, rows in parts.items()}, y) for i in range(samples)]
+        return {output: torch.cat([torch.atleast_1d(x) for x in results])}
 
     def _compute(self, node: Node, env: Mapping[str, Tensor], y: Value) -> Tensor:
         """y: with the shape of what is made."""
         if node.op in WEIGHTED:
             x, unit = (self._unit(name) for name in (node.inputs[0], node.outputs[0]))
-            made: Tensor = self._layer(node.name)(_times(env[node.inputs[0]], x), unit)
-            return made.reshape(y.shape)
+            result: Tensor = self._layer(node.name)(_times(env[node.inputs[0]], x), unit)
+            return result.reshape(y.shape)
         operands = self._graph.ins(node)
-        given = [env[v.name] for v in operands if not v.is_const]
+        tensors = [env[v.name] for v in operands if not v.is_const]
         nearly = None
-        if is_exact(node.op) or (torch.is_grad_enabled() and any(x.requires_grad for x in given)):
+        if is_exact(node.op) or (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):
             nearly = self._meant(node, operands, env, y)
         if nearly is not None and is_exact(node.op):
             return nearly
         arrays = {v.name: env[v.name].detach().cpu().numpy().astype(v.dtype) for v in operands if not v.is_const}
         specified = reference.step(self._graph, node, arrays)[y.name].astype(np.float32)
-        exact = torch.as_tensor(specified, device=given[0].device if given else None).reshape(y.shape)
+        exact = torch.as_tensor(specified, device=tensors[0].device if tensors else None).reshape(y.shape)
         if nearly is None:
             return exact
         grid = quant_of(y)
-        made = _Instead.apply(nearly.clamp(grid.lo - 0.5, grid.hi + 0.5), exact)
-        return held(made, nearly, grid, self._unit(y.name))
+        result = _Instead.apply(nearly.clamp(grid.lo - 0.5, grid.hi + 0.5), exact)
+        return held(result, nearly, grid, self._unit(y.name))
 
     def _meant(self, node: Node, operands: Sequence[Value], env: Mapping[str, Tensor], y: Value) -> Tensor | None:
         """The result in steps, before it is rounded; None of an op without a gradient."""

@@ -34,8 +34,8 @@ class BundledModel:
     @cached_property
     def pictures(self) -> dict[int, ImageInput]:
         """Inputs that a camera's frame can feed, by their index."""
-        found = ((i, _picture(port, self.model)) for i, port in enumerate(self.model.inputs))
-        return {i: picture for i, picture in found if picture is not None}
+        pairs = ((i, _picture(port, self.model)) for i, port in enumerate(self.model.inputs))
+        return {i: picture for i, picture in pairs if picture is not None}
 
     @cached_property
     def sounds(self) -> dict[int, SoundFront]:
@@ -94,8 +94,8 @@ def c_name(text: str) -> str:
 
 def comment(text: str) -> str:
     """Text that can stand in a C comment, on its line: no backslash continues it."""
-    found = plain(text).replace("\\", "?").replace("*/", "* /").replace("/*", "/ *")
-    return found.replace("??/", "? ?/")  # a backslash, too, where a compiler reads trigraphs
+    safe = plain(text).replace("\\", "?").replace("*/", "* /").replace("/*", "/ *")
+    return safe.replace("??/", "? ?/")  # a backslash, too, where a compiler reads trigraphs
 
 
 def literal(text: str) -> str:

@@ -13,27 +13,27 @@ COLUMNS = 20  # bytes of a line of an array
 OLD_NAME = "model"  # what every model was called in C before bundles had names
 
 
-def data_files(one: BundledModel, tensors: bool) -> dict[str, str]:
+def data_files(bundled: BundledModel, tensors: bool) -> dict[str, str]:
     """Files of src/. tensors: all activations are in the header, too."""
-    ports = [*_ports("INPUT", one.model.inputs, one), *_ports("OUTPUT", one.model.outputs, one)]
-    for i, tensor in enumerate(one.model.tensors if tensors else ()):
+    ports = [*_ports("INPUT", bundled.model.inputs, bundled), *_ports("OUTPUT", bundled.model.outputs, bundled)]
+    for i, tensor in enumerate(bundled.model.tensors if tensors else ()):
         if tensor.data is None:  # constants have many exponents: nmp_tensor_at tells them
-            ports += [*_grid(one, f"TENSOR_{i}", tensor.name, tensor)]
+            ports += [*_grid(bundled, f"TENSOR_{i}", tensor.name, tensor)]
     header = filled(
         "data.h",
-        TITLE=comment(one.model.name),
-        NAME=one.name,
-        MACRO=one.macro,
-        BYTES=len(one.data),
-        ARENA=one.turn.arena,
-        MEMORIES=memories(one),
-        STACK=one.turn.stack,
-        SUSPENDED=one.turn.suspended,
+        TITLE=comment(bundled.model.name),
+        NAME=bundled.name,
+        MACRO=bundled.macro,
+        BYTES=len(bundled.data),
+        ARENA=bundled.turn.arena,
+        MEMORIES=memories(bundled),
+        STACK=bundled.turn.stack,
+        SUSPENDED=bundled.turn.suspended,
         PORTS="\n".join(ports),
-        VECTORS=int(bool(one.model.test_vectors)),
+        VECTORS=int(bool(bundled.model.test_vectors)),
     )
-    array = filled("data.c", NAME=one.name, MACRO=one.macro, ROWS=rows(one.data))
-    return {f"{one.name}_data.h": header, f"{one.name}_data.c": array}
+    array = filled("data.c", NAME=bundled.name, MACRO=bundled.macro, ROWS=rows(bundled.data))
+    return {f"{bundled.name}_data.h": header, f"{bundled.name}_data.c": array}
 
 
 def memories(one: BundledModel) -> str:
@@ -42,12 +42,12 @@ def memories(one: BundledModel) -> str:
     return filled("memories.h", MACRO=one.macro, FAST=fast, SLOW=one.turn.arena - fast) if fast else ""
 
 
-def old_header(one: BundledModel, header: str) -> str:
+def old_header(bundled: BundledModel, header: str) -> str:
     """model_data.h: the macros of `header`, under the names that they had in every bundle before 0.2.0."""
-    macros = [line.split()[1] for line in header.splitlines() if line.startswith(f"#define {one.macro}_")]
-    inner = [name.removeprefix(f"{one.macro}_") for name in macros if not name.endswith("_DATA_H")]
-    lines = (f"#define {OLD_NAME.upper()}_{name} {one.macro}_{name}" for name in dict.fromkeys(inner))
-    return filled("model_data.h", NAME=one.name, NAMES="\n".join(lines))
+    macros = [line.split()[1] for line in header.splitlines() if line.startswith(f"#define {bundled.macro}_")]
+    inner = [name.removeprefix(f"{bundled.macro}_") for name in macros if not name.endswith("_DATA_H")]
+    lines = (f"#define {OLD_NAME.upper()}_{name} {bundled.macro}_{name}" for name in dict.fromkeys(inner))
+    return filled("model_data.h", NAME=bundled.name, NAMES="\n".join(lines))
 
 
 def rows(data: bytes) -> str:
@@ -56,17 +56,17 @@ def rows(data: bytes) -> str:
     return "\n".join("    " + " ".join(f"{byte}," for byte in line) for line in lines)
 
 
-def _ports(role: str, ports: Sequence[FilePort], one: BundledModel) -> Iterator[str]:
-    model: Model = one.model
+def _ports(role: str, ports: Sequence[FilePort], bundled: BundledModel) -> Iterator[str]:
+    model: Model = bundled.model
     for i, port in enumerate(ports):
-        yield from _grid(one, f"{role}_{i}", port.name, model.tensors[port.tensor])
-        if role == "INPUT" and (to := one.pictures.get(i)) is not None:
+        yield from _grid(bundled, f"{role}_{i}", port.name, model.tensors[port.tensor])
+        if role == "INPUT" and (to := bundled.pictures.get(i)) is not None:
             sizes = f"{to.width}, {to.height}, {to.channels}, {to.bgr:d}, {to.bits}, {to.shift}"
             factor, bias = (", ".join(map(str, numbers)) for numbers in (to.factor, to.bias))
             ends = f"{to.clip_min}, {to.clip_max}"
-            yield f"#define {one.macro}_{role}_{i}_IMAGE {{{sizes}, {ends}, {{{factor}}}, {{{bias}}}}}"
-        if role == "INPUT" and (front := one.sounds.get(i)) is not None:
-            macro, tensor = f"#define {one.macro}_{role}_{i}", model.tensors[port.tensor]
+            yield f"#define {bundled.macro}_{role}_{i}_IMAGE {{{sizes}, {ends}, {{{factor}}}, {{{bias}}}}}"
+        if role == "INPUT" and (front := bundled.sounds.get(i)) is not None:
+            macro, tensor = f"#define {bundled.macro}_{role}_{i}", model.tensors[port.tensor]
             yield f"{macro}_RATE {front.rate} /* samples of sound a second: nmp_sound.h */"
             yield f"{macro}_WINDOW {len(front.window)} /* samples of a frame */"
             yield f"{macro}_HOP {front.hop} /* samples from a frame to the next one */"
@@ -75,13 +75,13 @@ def _ports(role: str, ports: Sequence[FilePort], one: BundledModel) -> Iterator[
             yield f"{macro}_SOUND_BYTES {front.memory} /* of memory for nmp_sound_create */"
 
 
-def _grid(one: BundledModel, part: str, name: str, tensor: FileTensor) -> Iterator[str]:
+def _grid(bundled: BundledModel, part: str, name: str, tensor: FileTensor) -> Iterator[str]:
     shape = " x ".join(map(str, tensor.shape))
     exponents = tensor.float_exponents or tensor.exponents
     offsets = tensor.float_offsets or (tensor.origin,) * len(exponents)
     several = len(exponents) > 1
     what = "integer * SCALES[i] + OFFSETS[i], i along AXIS" if several else "integer * SCALE + OFFSET"
-    macro = f"#define {one.macro}_{part}"
+    macro = f"#define {bundled.macro}_{part}"
     yield f"\n/* {comment(name)}: {tensor.dtype} [{shape}], real value = {what} */"
     yield f"{macro}_BYTES {tensor.nbytes}"
     if several:

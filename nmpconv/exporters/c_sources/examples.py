@@ -31,24 +31,24 @@ def sketch(name: str, models: Sequence[BundledModel]) -> str:
 
 def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
     parts = {
-        "INCLUDES": "\n".join(f'#include "{one.name}_data.h"' for one in models),
+        "INCLUDES": "\n".join(f'#include "{model.name}_data.h"' for model in models),
         "ARENA": _arena(models),
         **_creation(models),
-        "MODELS": "\n".join(f'    {{"{one.name}", {one.name}_data, {one.macro}_BYTES}},' for one in models),
+        "MODELS": "\n".join(f'    {{"{model.name}", {model.name}_data, {model.macro}_BYTES}},' for model in models),
     }
     if name == "test_vector":
         parts["VECTORS"] = "".join(map(_vectors, models))
         parts["MODELS"] = "\n".join(map(_row, models))
     if name == "buffer":
-        parts["BUFFERS"] = "\n".join(line for one in models for line in _buffers(one))
-        parts["RUNS"] = "\n".join(f"  run_{one.name}();" for one in models)
-        pictures, sounds = any(one.pictures for one in models), any(one.sounds for one in models)
+        parts["BUFFERS"] = "\n".join(line for model in models for line in _buffers(model))
+        parts["RUNS"] = "\n".join(f"  run_{model.name}();" for model in models)
+        pictures, sounds = any(model.pictures for model in models), any(model.sounds for model in models)
         parts["INCLUDES"] += '\n#include "nmp_image.h"' * pictures + '\n#include "nmp_sound.h"' * sounds
-        numbers = any(i not in one.pictures and i not in one.sounds for one in models for i, _ in _fed(one))
+        numbers = any(i not in model.pictures and i not in model.sounds for model in models for i, _ in _fed(model))
         helpers = [("frame_functions.c", pictures), ("number_functions.c", numbers), ("buffer_functions.c", True)]
         parts["HELPERS"] = "\n".join(filled(file) for file, is_needed in helpers if is_needed)
         parts["BUFFERS"] = FRAME_SIZE * pictures + parts["BUFFERS"]
-        parts["FUNCTIONS"] = "\n".join(_run(one, _creation(models)) for one in models)
+        parts["FUNCTIONS"] = "\n".join(_run(model, _creation(models)) for model in models)
     return parts
 
 
@@ -61,11 +61,11 @@ def _creation(models: Sequence[BundledModel]) -> dict[str, str]:
 
 def _arena(models: Sequence[BundledModel]) -> str:
     """Memory for one model at a time: a fast one, too, where one of them has two."""
-    split = [one for one in models if one.model.fast_bytes]
+    split = [model for model in models if model.model.fast_bytes]
     if not split:
         return _buffer("arena", models, [""] * len(models), "")
     fast = _buffer("fast", split, ["FAST_"] * len(split), f"{split[0].macro}_FAST_MEMORY ")
-    slow = ["SLOW_" if one in split else "" for one in models]
+    slow = ["SLOW_" if model in split else "" for model in models]
     return fast + "\n" + _buffer("arena", models, slow, f"{split[0].macro}_SLOW_MEMORY ")
 
 
@@ -80,61 +80,61 @@ def _buffer(name: str, models: Sequence[BundledModel], kinds: Sequence[str], whe
     return f"{start} union {{ {members} }} {name}; /* of one model at a time */"
 
 
-def _vectors(one: BundledModel) -> str:
+def _vectors(bundled: BundledModel) -> str:
     text = ""
-    for inputs, outputs in one.model.test_vectors[:1]:
+    for inputs, outputs in bundled.model.test_vectors[:1]:
         for role, blobs in (("input", inputs), ("output", outputs)):
             for i, blob in enumerate(blobs):
-                text += f"static const unsigned char {one.name}_{role}_{i}[] = {{\n{rows(blob)}\n}};\n"
-            names = ", ".join(f"{one.name}_{role}_{i}" for i in range(len(blobs)))
-            text += f"static const unsigned char *const {one.name}_{role}s[] = {{{names}}};\n\n"
+                text += f"static const unsigned char {bundled.name}_{role}_{i}[] = {{\n{rows(blob)}\n}};\n"
+            names = ", ".join(f"{bundled.name}_{role}_{i}" for i in range(len(blobs)))
+            text += f"static const unsigned char *const {bundled.name}_{role}s[] = {{{names}}};\n\n"
     return text
 
 
-def _row(one: BundledModel) -> str:
-    vectors = f"{one.name}_inputs, {one.name}_outputs" if one.model.test_vectors else "NULL, NULL"
-    return f'    {{"{one.name}", {one.name}_data, {one.macro}_BYTES, {vectors}}},'
+def _row(bundled: BundledModel) -> str:
+    vectors = f"{bundled.name}_inputs, {bundled.name}_outputs" if bundled.model.test_vectors else "NULL, NULL"
+    return f'    {{"{bundled.name}", {bundled.name}_data, {bundled.macro}_BYTES, {vectors}}},'
 
 
-def _fed(one: BundledModel) -> Iterator[tuple[int, FilePort]]:
+def _fed(bundled: BundledModel) -> Iterator[tuple[int, FilePort]]:
     """Inputs that a program writes: no states."""
-    return ((i, port) for i, port in enumerate(one.model.inputs) if port.state is None)
+    return ((i, port) for i, port in enumerate(bundled.model.inputs) if port.state is None)
 
 
-def _buffers(one: BundledModel) -> Iterator[str]:
-    for i, port in _fed(one):
-        tensor = one.model.tensors[port.tensor]
+def _buffers(bundled: BundledModel) -> Iterator[str]:
+    for i, port in _fed(bundled):
+        tensor = bundled.model.tensors[port.tensor]
         shape = " x ".join(map(str, tensor.shape))
-        count = f"{one.macro}_INPUT_{i}_BYTES" + ("" if tensor.dtype == "int8" else " / 2")
-        if i in one.pictures:
+        count = f"{bundled.macro}_INPUT_{i}_BYTES" + ("" if tensor.dtype == "int8" else " / 2")
+        if i in bundled.pictures:
             yield f"/* {comment(port.name)}: a camera's frame, of which the middle becomes [{shape}]. */"
-            yield f"static uint8_t {one.name}_frame_{i}[2 * FRAME_WIDTH * FRAME_HEIGHT];"
-        elif i in one.sounds:
+            yield f"static uint8_t {bundled.name}_frame_{i}[2 * FRAME_WIDTH * FRAME_HEIGHT];"
+        elif i in bundled.sounds:
             yield f"/* {comment(port.name)}: a second of a microphone's samples, frames of which become [{shape}]. */"
-            yield f"static int16_t {one.name}_pcm_{i}[{one.macro}_INPUT_{i}_RATE];"
-            names = ", ".join(map(literal, one.model.labels))
-            yield f"static const char *const {one.name}_names[] = {{{names}}};" if names else ""
+            yield f"static int16_t {bundled.name}_pcm_{i}[{bundled.macro}_INPUT_{i}_RATE];"
+            names = ", ".join(map(literal, bundled.model.labels))
+            yield f"static const char *const {bundled.name}_names[] = {{{names}}};" if names else ""
         else:
             yield f"/* {comment(port.name)}: numbers of the float model, [{shape}]: features of sound, measurements. */"
-            yield f"static float {one.name}_buffer_{i}[{count}];"
+            yield f"static float {bundled.name}_buffer_{i}[{count}];"
 
 
-def _run(one: BundledModel, creation: dict[str, str]) -> str:
+def _run(bundled: BundledModel, creation: dict[str, str]) -> str:
     """A function that runs one model on its buffers."""
-    for i, front in one.sounds.items():
-        tensor = one.model.tensors[one.model.inputs[i].tensor]
+    for i, front in bundled.sounds.items():
+        tensor = bundled.model.tensors[bundled.model.inputs[i].tensor]
         frames = prod(tensor.shape) // front.bands
-        has_states = any(port.state is not None for port in one.model.inputs)
-        said = f"{one.name}_names[best]" if one.model.labels else f'"{one.name}"'
+        has_states = any(port.state is not None for port in bundled.model.inputs)
+        said = f"{bundled.name}_names[best]" if bundled.model.labels else f'"{bundled.name}"'
         steps = frames if has_states else max(frames // 4, 1)
-        return filled("sound_run.c", NAME=one.name, MACRO=one.macro, INPUT=i, STEPS=steps, SAID=said)
+        return filled("sound_run.c", NAME=bundled.name, MACRO=bundled.macro, INPUT=i, STEPS=steps, SAID=said)
     fills = []
-    for i, _ in _fed(one):
+    for i, _ in _fed(bundled):
         fills.append(f"  nmp_input(net, {i}, &view);")
-        if i in one.pictures:
-            fills.append(f"  const nmp_image_input to_{i} = {one.macro}_INPUT_{i}_IMAGE;")
-            fills.append(f"  fill_from_frame(&view, {one.name}_frame_{i}, &to_{i});")
+        if i in bundled.pictures:
+            fills.append(f"  const nmp_image_input to_{i} = {bundled.macro}_INPUT_{i}_IMAGE;")
+            fills.append(f"  fill_from_frame(&view, {bundled.name}_frame_{i}, &to_{i});")
         else:
-            grid = f"{one.macro}_INPUT_{i}_SCALE, {one.macro}_INPUT_{i}_OFFSET"
-            fills.append(f"  fill_from_numbers(&view, {one.name}_buffer_{i}, {grid});")
-    return filled("buffer_run.c", NAME=one.name, MACRO=one.macro, FILLS="\n".join(fills), **creation)
+            grid = f"{bundled.macro}_INPUT_{i}_SCALE, {bundled.macro}_INPUT_{i}_OFFSET"
+            fills.append(f"  fill_from_numbers(&view, {bundled.name}_buffer_{i}, {grid});")
+    return filled("buffer_run.c", NAME=bundled.name, MACRO=bundled.macro, FILLS="\n".join(fills), **creation)

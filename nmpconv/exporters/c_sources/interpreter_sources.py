@@ -43,8 +43,8 @@ def interpreter_files(models: Sequence[BundledModel], package: str) -> Iterator[
     src = root / "src"
     every = sorted(p.relative_to(src).as_posix() for p in src.rglob("*") if p.suffix in (".c", ".h", ".inc"))
     chosen = _needed(src, every, kinds(models)) if models else every
-    pictures = not models or any(one.pictures for one in models)
-    sounds = not models or any(one.sounds for one in models)
+    pictures = not models or any(model.pictures for model in models)
+    sounds = not models or any(model.sounds for model in models)
     chosen = [path for path in chosen if pictures or not path.startswith(IMAGE)]
     chosen = [path for path in chosen if sounds or not path.startswith(SOUND)]
     public = (*PUBLIC, *[FRAMES] * pictures, *[FRONT_END] * sounds)
@@ -65,26 +65,26 @@ def interpreter_files(models: Sequence[BundledModel], package: str) -> Iterator[
 
 def kinds(models: Sequence[BundledModel]) -> list[str]:
     """Ops of the models, sorted."""
-    return sorted({op.kind for one in models for op in one.model.ops})
+    return sorted({op.kind for bundled in models for op in bundled.model.ops})
 
 
 def custom_rows(models: Sequence[BundledModel]) -> dict[str, str]:
     """C files of the models' custom ops by the names of their rows. Raises InputError for one that has none."""
-    names = {op.params["op"]: None for one in models for op in one.model.ops if op.kind == CUSTOM}
+    names = {op.params["op"]: None for bundled in models for op in bundled.model.ops if op.kind == CUSTOM}
     return dict(c_source(name) for name in sorted(names))
 
 
 def identity(models: Sequence[BundledModel], package: str) -> int:
     """A number that tells bundles apart: of their names and files."""
-    found = crc32(package.encode())
-    for one in models:
-        found = crc32(one.data, crc32(one.name.encode(), found))
-    return found
+    checksum = crc32(package.encode())
+    for model in models:
+        checksum = crc32(model.data, crc32(model.name.encode(), checksum))
+    return checksum
 
 
 def _with_relative_includes(text: str, path: str, there: Collection[str]) -> str:
     """there: files of the bundle; others, of the C library, are included as they were."""
-    return INCLUDE.sub(lambda found: f'#include "{_relative(found[1], path)}"' if found[1] in there else found[0], text)
+    return INCLUDE.sub(lambda match: f'#include "{_relative(match[1], path)}"' if match[1] in there else match[0], text)
 
 
 def _relative(target: str, path: str) -> str:
@@ -97,7 +97,7 @@ def _names(texts: Iterable[str], models: Sequence[BundledModel], package: str) -
     Types keep their names. Identifiers without linkage are among them, which does no harm.
     """
     text = "\n".join(texts)
-    types = {name for found in TYPE.findall(text) for name in found if name}
+    types = {name for groups in TYPE.findall(text) for name in groups if name}
     renamed = sorted((set(IDENTIFIER.findall(text)) | set(custom_rows(models))) - types)
     return filled(
         NAMES,
@@ -134,8 +134,8 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in kinds(models)),
     }
     lines = "".join(f"#define {name} {value}\n" for name, value in choices.items() if value != "")
-    said = "one model" if len(models) == 1 else f"{len(models)} models"
-    return f"/* Written by nmpconv bundle for {said}; the defaults are below. */\n{lines}\n"
+    subject = "one model" if len(models) == 1 else f"{len(models)} models"
+    return f"/* Written by nmpconv bundle for {subject}; the defaults are below. */\n{lines}\n"
 
 
 def _activation_types(model: Model) -> list[str]:

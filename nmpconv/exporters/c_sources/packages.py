@@ -40,7 +40,7 @@ class Package:
 
     @property
     def sentence(self) -> str:
-        names = ", ".join(one.name for one in self.models)
+        names = ", ".join(model.name for model in self.models)
         what = f" with the model{'s' * (len(self.models) > 1)} {names}" if names else ""
         return f"Interpreter of neural networks in integers{what}."
 
@@ -139,7 +139,7 @@ def _cmsis_pack(package: Package, sources: Sequence[str]) -> dict[str, str]:
     heads = [
         *PUBLIC,
         *(path for path in sources if path in (FRAMES, FRONT_END)),
-        *(f"{one.name}_data.h" for one in package.models),
+        *(f"{model.name}_data.h" for model in package.models),
     ]
     listed = ['<file category="doc" name="README.md"/>', include, *map(header.format, heads)]
     listed += [f'<file category="source" name="src/{path}"/>' for path in sources if path.endswith(".c")]

@@ -61,9 +61,9 @@ def peak(graph: Graph) -> int:
 
 def lower_bound(graph: Graph, *, bands: int = 1) -> int:
     """Bytes that are alive together, at worst: no plan with at most so many bands an op is smaller."""
-    both = [buffers_of(graph, placed=placed) for placed in (True, False)]
+    variants = [buffers_of(graph, placed=placed) for placed in (True, False)]
     return min(
-        bound(buffers, links_of(graph, buffers, dict.fromkeys(range(len(graph.nodes)), bands))) for buffers in both
+        bound(buffers, links_of(graph, buffers, dict.fromkeys(range(len(graph.nodes)), bands))) for buffers in variants
     )
 
 
@@ -71,15 +71,18 @@ def _smallest(graph: Graph, share: float) -> Plan:
     best = _apart(graph)
     macs = sum(OPS[n.op].macs(n.params, graph.ins(n), graph.outs(n)) for n in graph.nodes) if share else 0
     for bands in BANDS if share else ():
-        found = _overlapping(graph, lower_bound(graph, bands=bands))
-        if found.peak < best.peak and found.extra * BAND_MACS <= share * macs:
-            best = found
+        plan = _overlapping(graph, lower_bound(graph, bands=bands))
+        if plan.peak < best.peak and plan.extra * BAND_MACS <= share * macs:
+            best = plan
     return best
 
 
 def _apart(graph: Graph) -> Plan:
-    both = [buffers_of(graph, placed=placed) for placed in (True, False)]
-    return min((_plan(buffers, graph) for buffers in (both[:1] if both[0] == both[1] else both)), key=lambda p: p.peak)
+    variants = [buffers_of(graph, placed=placed) for placed in (True, False)]
+    return min(
+        (_plan(buffers, graph) for buffers in (variants[:1] if variants[0] == variants[1] else variants)),
+        key=lambda p: p.peak,
+    )
 
 
 def _overlapping(graph: Graph, room: int) -> Plan:
@@ -114,9 +117,9 @@ def _claimed(graph: Graph, plan: Plan) -> Plan:
                 buffers[home[name]] = replace(buffer, first=min(step, buffer.first))
                 claims += 1
         if claims:
-            found = _plan(buffers, graph, room=plan.peak)
-            if found.peak <= plan.peak:
-                return found
+            replanned = _plan(buffers, graph, room=plan.peak)
+            if replanned.peak <= plan.peak:
+                return replanned
     return plan
 
 

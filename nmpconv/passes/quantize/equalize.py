@@ -53,11 +53,11 @@ class Balance:
         graph: Graph,
         stats: Mapping[str, TensorStats],
         bits: Mapping[str, int],
-        kept: Collection[str] = (),
+        exempt: Collection[str] = (),
         *,
         by_layer: bool = False,
     ) -> None:
-        channels = self.channels = Channels(graph, kept=kept)
+        channels = self.channels = Channels(graph, kept=exempt)
         fewest = fewest_bits(graph, bits)
         self._reach = np.zeros(channels.total)
         demand = np.zeros(channels.total)
@@ -93,11 +93,11 @@ class Balance:
         taken_up &= ~dense
         able = ~channels.frozen & (taken_up if by_layer else narrow | taken_up)
         free = able & (self._reach > 0)
-        both = free & dense & (demand > 0)
+        weighted = free & dense & (demand > 0)
         alone = free & ~dense
-        chosen = both | alone
+        chosen = weighted | alone
         factor = np.ones(channels.total)
-        factor[both] = demand[both] ** ALPHA / self._reach[both] ** (1 - ALPHA)
+        factor[weighted] = demand[weighted] ** ALPHA / self._reach[weighted] ** (1 - ALPHA)
         factor[alone] = 1 / self._reach[alone]
         for node in graph.nodes if by_layer else ():
             ids = channels.ids[node.outputs[0]]
@@ -141,10 +141,10 @@ class Balance:
 
 
 def vector(
-    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], kept: Collection[str] = ()
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], exempt: Collection[str] = ()
 ) -> tuple[Graph, dict[str, np.ndarray]]:
-    """The graph with the factors of case 1, and the factors [C]; those of the tensors ``kept`` are 1."""
-    factors = Balance(graph, stats, bits, kept).factors()
+    """The graph with the factors of case 1, and the factors [C]; those of the tensors ``exempt`` are 1."""
+    factors = Balance(graph, stats, bits, exempt).factors()
     return scale(graph, factors), factors
 
 
@@ -161,15 +161,15 @@ def fill(
     stats: Mapping[str, TensorStats],
     bits: Mapping[str, int],
     free: Collection[str] = (),
-    kept: Collection[str] = (),
+    exempt: Collection[str] = (),
     saturated: float = 1.0,
 ) -> tuple[Graph, dict[str, float]]:
     """Case 2. One factor per connected set of tensors, chosen for the largest sum of SQNR of its 8-bit members.
 
-    free: the tensors that will have an origin where that pays (`origins`). kept: those whose factor is 1. saturated:
+    free: the tensors that will have an origin where that pays (`origins`). exempt: those whose factor is 1. saturated:
     see `Rounded`. Returns the graph and the factor of every tensor.
     """
-    channels = Channels(graph, whole_tensors=True, kept=kept)
+    channels = Channels(graph, whole_tensors=True, kept=exempt)
     fewest = fewest_bits(graph, bits)
     functions = table_readers.after(graph)
     members: dict[int, list[str]] = {}
@@ -206,12 +206,12 @@ def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
     where channels were too many to observe. 0 of dead ones.
     """
     if bits == 16:
-        found = np.broadcast_to(stats.reach(), channels)
+        reach = np.broadcast_to(stats.reach(), channels)
     elif stats.channel_min is None or stats.channel_max is None:
-        found = np.full(channels, stats.peak)
+        reach = np.full(channels, stats.peak)
     else:
-        found = np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
-    return np.where(alive(found), found, 0.0)
+        reach = np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
+    return np.where(alive(reach), reach, 0.0)
 
 
 def _best_db(
@@ -254,7 +254,7 @@ def _demand(graph: Graph, weight: str, groups: int, inputs: np.ndarray, outputs:
 def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
     """The graph with every activation multiplied by its factor [C], its producers and consumers changed accordingly."""
     values: dict[str, Value] = dict(graph.values)
-    nodes, one = [], np.ones(1)
+    nodes, identity = [], np.ones(1)
     for name, factor in factors.items():
         value = values[name]
         if value.clamp and not np.all(factor == 1):
@@ -262,11 +262,11 @@ def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
             values[name] = replace(value, clamp=(value.clamp[0] * top, value.clamp[1] * top))
             assert top == low or all(c == 0 or math.isinf(c) for c in value.clamp)
     for node in graph.nodes:
-        before, after = factors.get(node.inputs[0], one), factors[node.outputs[0]]
+        before, after = factors.get(node.inputs[0], identity), factors[node.outputs[0]]
         plain = np.all(before == 1) and np.all(after == 1)
         if OPS[node.op].absorbs and not plain:
-            node, made = OPS[node.op].with_factors(node, graph, before, float(after[0]))
-            values.update((value.name, value) for value in made)
+            node, constants = OPS[node.op].with_factors(node, graph, before, float(after[0]))
+            values.update((value.name, value) for value in constants)
         if plain or node.op not in (*WEIGHTED, "lookup"):
             nodes.append(node)
             continue
@@ -293,5 +293,5 @@ def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
         nodes.append(replace(node, inputs=tuple(names)))
     used = {n for node in nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
     alike = {name: float(factor[0]) for name, factor in factors.items() if factor.size and np.all(factor == factor[0])}
-    given = {name: replace(grid, scale=grid.scale * alike[name]) for name, grid in graph.given.items() if name in alike}
-    return replace(graph, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used}, given=given)
+    grids = {name: replace(grid, scale=grid.scale * alike[name]) for name, grid in graph.given.items() if name in alike}
+    return replace(graph, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used}, given=grids)

@@ -109,11 +109,11 @@ def holds_pixels(grid: Given, how: Preprocess) -> bool:
     return bool(whole and ends.min <= np.rint(steps.min()) and np.rint(steps.max()) <= ends.max)
 
 
-def _with_fine_sums(kept: Kept) -> Kept:
+def _with_fine_sums(model: Kept) -> Kept:
     """Case 6. Returns the choices for the finer sums alone."""
-    graph, rows = kept.graph, kept.choices.tensors
+    graph, rows = model.graph, model.choices.tensors
     nodes: list[Node] = []
-    made: dict[str, str] = {}
+    results: dict[str, str] = {}
     fine: dict[str, Row] = {}
     for node in graph.nodes:
         out, row = node.outputs[0], rows.get(node.outputs[0], {})
@@ -126,17 +126,17 @@ def _with_fine_sums(kept: Kept) -> Kept:
             nodes.append(node)
             continue
         name, finer = f"{node.name}.sum", _finer(graph, out, row["exponent"].value)
-        made[name] = out
+        results[name] = out
         fine[name] = {
             "bits": Said(16, GIVEN, exact=False),
             "exponent": Said(row["exponent"].value - finer, GIVEN, exact=False),
         }
         nodes += [replace(node, outputs=(name,)), requantize(name, name, out)]
     graph = replace(
-        graph.with_values(*(replace(graph[out], name=name) for name, out in made.items())), nodes=tuple(nodes)
+        graph.with_values(*(replace(graph[out], name=name) for name, out in results.items())), nodes=tuple(nodes)
     )
-    stats = {**kept.stats, **{name: kept.stats[out] for name, out in made.items()}}
-    return Kept(graph, stats, {**kept.bits, **dict.fromkeys(made, 16)}, Choices(fine))
+    stats = {**model.stats, **{name: model.stats[out] for name, out in results.items()}}
+    return Kept(graph, stats, {**model.bits, **dict.fromkeys(results, 16)}, Choices(fine))
 
 
 def _finer(graph: Graph, name: str, exponent: int) -> int:
@@ -156,25 +156,25 @@ def _are_whole(graph: Graph, node: Node, exponent: int) -> bool:
 
 def _requantized(graph: Graph) -> tuple[Graph, dict[str, str]]:
     """Case 1. Returns the tensors that are new, and what they are made of."""
-    given = _moved(graph)
+    grids = _moved(graph)
     nodes: list[Node] = []
     copies: dict[str, str] = {}
     for node in graph.nodes:
         out, names = node.outputs[0], list(node.inputs)
-        if OPS[node.op].grid == "same" and out in given:
+        if OPS[node.op].grid == "same" and out in grids:
             for i, name in OPS[node.op].moved([*enumerate(names)]):
-                if graph[name].is_const or given.get(name, given[out]) == given[out]:
+                if graph[name].is_const or grids.get(name, grids[out]) == grids[out]:
                     continue
                 names[i] = f"{node.name}.input{i}"
                 copies[names[i]] = name
-                given[names[i]] = given[out]
+                grids[names[i]] = grids[out]
                 nodes.append(requantize(names[i], name, names[i]))
-        elif OPS[node.op].grid == "same" and (read := [x for x in OPS[node.op].moved(node.inputs) if x in given]):
-            given.update(dict.fromkeys(node.outputs, given[read[0]]))
+        elif OPS[node.op].grid == "same" and (read := [x for x in OPS[node.op].moved(node.inputs) if x in grids]):
+            grids.update(dict.fromkeys(node.outputs, grids[read[0]]))
         nodes.append(replace(node, inputs=tuple(names)))
     fresh = [replace(graph[name], name=copy, clamp=None, observed=None) for copy, name in copies.items()]
-    made = {copy: given[copy] for copy in copies}
-    return replace(graph.with_values(*fresh), nodes=tuple(nodes), given={**graph.given, **made}), copies
+    copied = {copy: grids[copy] for copy in copies}
+    return replace(graph.with_values(*fresh), nodes=tuple(nodes), given={**graph.given, **copied}), copies
 
 
 def _forked(graph: Graph) -> tuple[Graph, dict[str, str]]:
@@ -213,13 +213,13 @@ def _narrower(one: tuple[float, float] | None, other: tuple[float, float] | None
 
 def _moved(graph: Graph) -> dict[str, Given]:
     """The grids of activations, and of those that only a move of data stands between and one of them."""
-    given, users = _known(graph), graph.consumers()
+    grids, users = _known(graph), graph.consumers()
     for node in reversed(graph.nodes):
-        if OPS[node.op].grid == "same" and not OPS[node.op].joins and node.outputs[0] in given:
+        if OPS[node.op].grid == "same" and not OPS[node.op].joins and node.outputs[0] in grids:
             for name in OPS[node.op].moved(node.inputs):
                 if len(users[name]) == 1:
-                    given.setdefault(name, given[node.outputs[0]])
-    return given
+                    grids.setdefault(name, grids[node.outputs[0]])
+    return grids
 
 
 def _known(graph: Graph) -> dict[str, Given]:
@@ -269,28 +269,28 @@ def _fits(grid: Given, wish: float, origin: float) -> bool:
 def _tensors(
     graph: Graph, known: Mapping[str, Given], stats: Mapping[str, TensorStats], wide: set[str]
 ) -> dict[str, Row]:
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for group in grid_groups(graph):
         on_grids = [name for name in group if name in known]
         row = {"bits": Said(8 if on_grids and wide.isdisjoint(group) else 16, GIVEN, exact=False)}
         if on_grids:
             exponent = max(_exponent(known[name], stats[name]) for name in on_grids)
             row["exponent"] = Said(exponent, GIVEN, exact=False)
-        found.update(dict.fromkeys(group, row))
-    return found
+        rows.update(dict.fromkeys(group, row))
+    return rows
 
 
 def _weights(graph: Graph) -> dict[str, Row]:
     """Case 5."""
-    found: dict[str, Row] = {}
+    by_node: dict[str, Row] = {}
     for node in graph.nodes:
         data = graph[node.inputs[1]].data if node.op in WEIGHTED else None
         if data is None:
             continue
         rows = data.astype(np.float64).reshape(len(data), -1)
         if not _are_integers(rows, 8) and (_are_integers(rows, 16) or not _are_on_a_grid(rows)):
-            found[node.name] = {"weight_bits": Said(16, GIVEN, exact=False)}
-    return found
+            by_node[node.name] = {"weight_bits": Said(16, GIVEN, exact=False)}
+    return by_node
 
 
 def _are_on_a_grid(weights: np.ndarray) -> bool:
@@ -316,10 +316,10 @@ def _are_integers(weights: np.ndarray, bits: int) -> bool:
 
 def _saturating(graph: Graph, known: Mapping[str, Given], names: list[str]) -> Graph:
     """The graph in which these tensors saturate where their grids end, if what makes them can; inputs are fed so."""
-    made = {out: node for node in graph.nodes for out in node.outputs}
+    makers = {out: node for node in graph.nodes for out in node.outputs}
     values = []
     for name in names:
-        if name in made and OPS[made[name].op].clamps:
+        if name in makers and OPS[makers[name].op].clamps:
             low, high = graph[name].clamp or (-math.inf, math.inf)
             clamp = (max(low, known[name].min), min(high, known[name].max))
             values.append(replace(graph[name], clamp=clamp))

@@ -100,21 +100,21 @@ def _before_squares(graph: Graph) -> set[str]:
 
 def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[str, int]:
     """The bits with those that were chosen. InputError for what a tensor cannot have; a pattern passes over it."""
-    found = dict(bits)
+    widths = dict(bits)
     ports = _ports(graph)
     needed = dict.fromkeys(_indices(graph), 16) | dict.fromkeys(graph.pixels, 8) | ports
     for group in grid_groups(graph) if choices.tensors else ():
-        if (said := choices.of(group, "bits")) is None:
+        if (rule := choices.of(group, "bits")) is None:
             continue
         only = {needed[name] for name in group if name in needed}
-        if only <= {said.value}:
-            found.update(dict.fromkeys(group, said.value))
-        elif said.exact:
+        if only <= {rule.value}:
+            widths.update(dict.fromkeys(group, rule.value))
+        elif rule.exact:
             why = "raw pixels have 8 bits" if 8 in only else "its indices need 16 bits"
             if not ports.keys().isdisjoint(group):
                 why = f"integers of the model have {only.pop()} bits"
-            raise InputError(f"{group[0]!r} cannot have {said.value} bits: {why}", where=said.place)
-    return found
+            raise InputError(f"{group[0]!r} cannot have {rule.value} bits: {why}", where=rule.place)
+    return widths
 
 
 def _indices(graph: Graph) -> set[str]:
