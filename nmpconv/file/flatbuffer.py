@@ -117,7 +117,7 @@ def _pack_table(builder: Any, name: str, table: Mapping[str, Any]) -> int:
             if f.kind == "union":
                 builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(table[f.name][0]) + 1, 0)
             builder.PrependUOffsetTRelativeSlot(f.slot, offsets[f.name], 0)
-        elif f.kind == "scalar" and value is not None and value != f.default:
+        elif f.kind == "scalar" and value is not None:
             getattr(builder, _SLOT[f.type])(f.slot, value, f.default)
         elif f.required:
             raise ValueError(f"{name} needs {f.name}")

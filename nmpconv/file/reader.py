@@ -10,18 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nmpconv.base import fixed_point
 from nmpconv.base.files import read_file
-from nmpconv.base.sound import SoundFront
 from nmpconv.base.verdict import widths
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import ENUMS, TABLES
 from nmpconv.file.flatbuffer import KINDS, Table, unpack
 from nmpconv.ir import Preprocess, Shifts
+
+if TYPE_CHECKING:
+    from nmpconv.base.sound import SoundFront
 
 _DTYPES = {number: name.lower() for name, number in ENUMS["DType"].items()}
 _METHODS = {number: name.lower() for name, number in ENUMS["Method"].items()}
@@ -260,7 +262,11 @@ def _port(table: Table, tensors: Sequence[FileTensor]) -> FilePort:
     channels = tensors[table["tensor"]].shape[-1:]  # NHWC
     preprocess = None if table["preprocess"] is None else _preprocess(table["preprocess"], name, channels)
     state = None if table["state"] == -1 else table["state"]
-    sound = None if table["sound"] is None else SoundFront.of(table["sound"])
+    sound = None
+    if table["sound"] is not None:
+        from nmpconv.base.sound import SoundFront  # most files bring none
+
+        sound = SoundFront.of(table["sound"])
     return FilePort(name, table["tensor"], preprocess, table["pixels"], shape, state, table["start"], sound)
 
 

@@ -74,6 +74,9 @@ class Custom(Op):
         self.infer(params, inputs)
         try:
             wrong = _op(params.op).check(params.attributes, inputs, output)
+            needed = _op(params.op).scratch(params.attributes, inputs, output)
+            if not wrong and params.scratch < needed:
+                wrong = f"it has {params.scratch} bytes of scratch, {needed} are needed"
         except Exception as error:  # as above
             wrong = f"{params.op} does not take this: {type(error).__name__}: {error}"
         yield wrong, not wrong

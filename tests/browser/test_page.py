@@ -14,7 +14,7 @@ from PIL import Image
 import nmpconv
 from nmpconv.data.images import load
 from nmpconv.errors import InputError, UsageError
-from nmpconv.evaluation.detection.boxes import CLASS, SCORE, kept
+from nmpconv.evaluation.detection.boxes import CLASS, SCORE, non_maximum_suppression
 from nmpconv.evaluation.detection.decoders import DECODERS
 from nmpconv.evaluation.task_metrics import SURE, decoded
 
@@ -77,7 +77,7 @@ def test_boxes_are_those_of_eval(
     for picture, found in zip(pictures, opened(chromium, tmp_path, page, pictures, "image/png"), strict=True):
         assert found["failed"] == ""
         outputs = net(np.asarray(Image.open(picture).convert("RGB")))
-        wanted = kept(decoded("yolox", list(outputs), (64, 64)), SURE, DECODERS["yolox"].overlap)
+        wanted = non_maximum_suppression(decoded("yolox", list(outputs), (64, 64)), SURE, DECODERS["yolox"].overlap)
         assert len(found["rows"]) == len(wanted) > 0
         for (name, score, corners), box in zip(found["rows"], wanted, strict=True):
             assert name == f"class {int(box[CLASS])}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmpconv.evaluation.detection.boxes import kept
+from nmpconv.evaluation.detection.boxes import non_maximum_suppression
 from nmpconv.evaluation.detection.decoders import DECODERS
 
 SIZE = (64, 96)  # height, width
@@ -82,7 +82,7 @@ def test_boxes_of_the_page(
         if decoder == "ultraface":
             outputs = [np.sort(x, axis=2) for x in outputs]  # left and top before right and bottom
         every = DECODERS[decoder].boxes(outputs, SIZE)
-        wanted = kept(every, SCORE, OVERLAP)
+        wanted = non_maximum_suppression(every, SCORE, OVERLAP)
         assert len(wanted) > 0
         suppressed += int((every[:, 4] >= SCORE).sum()) - len(wanted)
         np.testing.assert_allclose(asked(decoder, outputs), wanted, rtol=1e-9, atol=1e-9)

@@ -156,6 +156,7 @@ WAYS = {
     "plan_memory": Way(
         "INT", "PLANNED", lambda module, graph, a: module.run(graph, a.get("room"), share=a.get("share", 0.0))
     ),
+    "two_memories": Way("INT", "PLANNED", lambda module, graph, a: module.run(graph, a["fast"], a["scratch"])),
 }
 
 
