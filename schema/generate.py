@@ -12,7 +12,7 @@ import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 
@@ -256,6 +256,9 @@ def c_schema_source(schema: Schema) -> str:
     first, gone = [0], [Counter[str]()]  # gone: fields before a table that a build may leave out, by its choice
     for name in order:
         slots, rows, gone_here = first[-1], list[tuple[str | None, str]](), Counter(gone[-1])
+        choices = [LEFT_OUT.get(f"{name}.{f.name}") for f in schema.tables[name]]
+        if any(before and before != after for before, after in pairwise(choices)):
+            raise ValueError(f"{name}: fields that a build may leave out are its last ones, of one choice")
         for f in schema.tables[name]:
             required = " | FB_REQUIRED" if f.required else ""
             macro = LEFT_OUT.get(name) or LEFT_OUT.get(f"{name}.{f.name}")

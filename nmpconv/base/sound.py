@@ -14,7 +14,8 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 
 POINTS_MIN, POINTS_MAX = 16, 4096  # of a transform
-HOP_MAX = (1 << 16) - 1  # samples
+HOP_MAX, RATE_MAX = (1 << 16) - 1, (1 << 32) - 1  # samples, samples a second
+AT_ONCE = 1 << 20  # numbers that are transformed together
 WEIGHT_ONE, TURN_ONE = 1 << 15, 1 << 30
 TURN_SLACK = 1 << 31  # of sin^2 + cos^2, for rounding
 FLOOR_MAX, OFFSET_MAX = 1 << 62, 1 << 30
@@ -98,6 +99,10 @@ def features(front: SoundFront, pcm: np.ndarray) -> np.ndarray:
     """int32 [frames, bands] in units of 2^EXPONENT, of samples int16 [n]; those that fill no window are left out."""
     size = len(front.window)
     count = max(0, (len(pcm) - size) // front.hop + 1)
+    step = max(1, AT_ONCE // front.points)
+    if count > step:
+        parts = (pcm[i * front.hop : (min(i + step, count) - 1) * front.hop + size] for i in range(0, count, step))
+        return np.concatenate([features(front, part) for part in parts])
     cut = np.lib.stride_tricks.sliding_window_view(pcm, size)[:: front.hop] if count else np.zeros((0, size), np.int16)
     z = np.zeros((count, front.points), np.int64)
     z[:, :size] = cut[:count].astype(np.int64) * np.array(front.window, np.int64)

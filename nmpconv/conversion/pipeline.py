@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nmpconv.base import stream_spec
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.verdict import Quality
 from nmpconv.base.workers import Here, opened
@@ -191,13 +190,13 @@ def write(context: Context, calibrated: Calibrated, decision: Decision, quantize
     """Serializes the graph; writes the recipe where it was asked for."""
     options, planned = context.options, quantized.planned
     vectors = file_contents.test_vectors(planned, calibrated.feeds, options.test_vectors)
-    axis = None if options.stream is None else stream_spec.parse(options.stream).axis
-    sounds = sound_ports.fronts(planned, front_end(options), axis, planned.states)
+    sounds, warnings = sound_ports.chosen(planned, options)
     about = decisions.metadata(context, calibrated, decision) | file_contents.traffic(planned)
     data = to_bytes(planned, about, vectors, sounds)
     if options.save_recipe is not None:
         recipes.save(options.save_recipe, _recipe_text(context, calibrated, decision))
-    report = replace(report, file_bytes=len(data), footprint=footprint(data, options.target))
+    warnings = (*report.warnings, *warnings)
+    report = replace(report, file_bytes=len(data), footprint=footprint(data, options.target), warnings=warnings)
     return Result(data, report, planned, decision.prepared.stats)
 
 

@@ -7,13 +7,29 @@ from dataclasses import replace
 
 import numpy as np
 
-from nmpconv.base import sound
+from nmpconv.base import sound, stream_spec
 from nmpconv.base.sound import SoundFront
+from nmpconv.conversion.calibration import front_end
+from nmpconv.conversion.options import Options
 from nmpconv.data.audio import FrontEnd, time_axis
 from nmpconv.errors import UsageError
 from nmpconv.ir import Graph, Value
 
 HINT = "integers=0 leaves it in floats, which no device computes"
+
+
+def chosen(graph: Graph, options: Options) -> tuple[dict[str, SoundFront], tuple[str, ...]]:
+    """Front ends by input, and a warning where frames stay in floats since the input's grids allow no others.
+
+    graph: as it is written. Raises UsageError where the options ask for integers by name.
+    """
+    axis = None if options.stream is None else stream_spec.parse(options.stream).axis
+    try:
+        return fronts(graph, front_end(options), axis, graph.states), ()
+    except UsageError as error:
+        if "integers" in (options.audio or ""):
+            raise
+        return {}, (f"frames of sound are computed in floats, which no device does: {error.message}",)
 
 
 def fronts(graph: Graph, front: FrontEnd | None, axis: int | None, states: Collection[str]) -> dict[str, SoundFront]:
@@ -48,7 +64,11 @@ def fronts(graph: Graph, front: FrontEnd | None, axis: int | None, states: Colle
             hint=f"give other sounds; {HINT}",
         )
     shifts = tuple(int(exponent) - sound.EXPONENT for exponent in exponents)
-    return {fed[0]: replace(front.whole, shifts=shifts, offsets=tuple(map(int, whole)), turned=turned)}
+    written = replace(front.whole, shifts=shifts, offsets=tuple(map(int, whole)), turned=turned)
+    for text, holds in sound.rules(written):
+        if not holds:
+            raise UsageError(f"the front end of {fed[0]!r} has {text}", where="--audio", hint=HINT)
+    return {fed[0]: written}
 
 
 def _grids(value: Value) -> np.ndarray:

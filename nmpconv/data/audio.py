@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from io import BufferedReader
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,8 @@ class FrontEnd:
 
     @property
     def _whole_floor(self) -> int:
-        return round(self.floor * 2.0 ** (65 - 2 * self.fft.bit_length()))
+        floor = self.floor * 2.0 ** (65 - 2 * self.fft.bit_length())
+        return round(floor) if isfinite(floor) else 0  # out of range
 
     @property
     def why_floats(self) -> str:
@@ -120,6 +121,8 @@ class FrontEnd:
             return (
                 f"a transform of {self.fft} points; powers of two from {sound.POINTS_MIN} to {sound.POINTS_MAX} can be"
             )
+        if self.rate > sound.RATE_MAX:
+            return f"{self.rate} samples a second; up to {sound.RATE_MAX} can be"
         if not self.hop <= sound.HOP_MAX:
             return f"a hop of {self.hop}; up to {sound.HOP_MAX} can be"
         return "" if 1 <= self._whole_floor <= sound.FLOOR_MAX else f"a floor of {self.floor:g} is out of their range"

@@ -78,7 +78,8 @@ def memory(model: Model, scratch: Sequence[int]) -> Memory | None:
     steps = tuple(_step(model, lives, i, size) for i, size in enumerate(scratch))
     peak = max(range(len(steps)), key=lambda i: (steps[i].end, steps[i].bytes, -i))
     bound = max(step.bytes for step in steps)
-    return Memory(lives, steps, peak, bound, max(model.arena_bytes, *(step.end + step.scratch for step in steps)))
+    ends = (max(step.end, model.fast_bytes) + step.scratch for step in steps if step.scratch)
+    return Memory(lives, steps, peak, bound, max([model.arena_bytes, *ends]))
 
 
 def to_json(model: Model, plan: Memory) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from test_bundle import QUICK, on_cortex_m, on_host, on_rv32
 import nmpconv
 from nmpconv.data.audio import parse
 from nmpconv.exporters.c_sources import bundle
+from nmpconv.file import flatbuffer
 
 RATE = 8000
 WORDS, SOUNDS = (f"rate={RATE},window=512,hop=256,bands={bands}" for bands in (20, 24))
@@ -102,8 +103,11 @@ def test_words_are_told_as_with_floats(words: nmpconv.Converted, samples: Path) 
     assert right[0] == right[1] > 120
 
 
-def test_a_window_hears_here(samples: Path, pcm: np.ndarray, tmp_path: Path, need_tool: Callable[..., str]) -> None:
-    """All 32 frames a run, which moves on by a quarter of them."""
+@pytest.mark.parametrize("ram", [None, "fast=2k,slow=64k"])
+def test_a_window_hears_here(
+    samples: Path, pcm: np.ndarray, tmp_path: Path, need_tool: Callable[..., str], ram: str | None
+) -> None:
+    """All 32 frames a run, which moves on by a quarter of them; in one memory and in two."""
     frames = parse(SOUNDS).frames((pcm / 32768).astype(np.float32))
     file = nmpconv.convert(
         samples / "sounds" / "model.onnx",
@@ -112,9 +116,18 @@ def test_a_window_hears_here(samples: Path, pcm: np.ndarray, tmp_path: Path, nee
         labels=samples / "sounds" / "labels.txt",
         rounding="nearest",
         equalize="none",
+        ram=ram,
     )
     folder = bundled(file, "sounds", pcm, tmp_path)
     assert on_host(folder, need_tool("gcc"), QUICK, "buffer") == said(file, SOUNDS, pcm, 8, (1, 1, 32, 24))
+
+
+def test_labels_of_other_outputs_are_no_names(words: nmpconv.Converted) -> None:
+    """A file may have any number of them; the example has names for each element or none."""
+    root = flatbuffer.unpack(words.data)
+    root["labels"] = ["a", "b"]
+    text = bundle({"words": flatbuffer.pack(root)})["examples/buffer.c"].decode()
+    assert "words_names" not in text and 'print_result("words", best' in text
 
 
 def test_a_model_that_hears_nothing_has_no_sound(model: Path) -> None:

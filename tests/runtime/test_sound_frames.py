@@ -18,6 +18,8 @@ from c_core import C99, SANITIZE, WARNINGS, includes, sources
 
 from nmpconv.base import sound
 from nmpconv.base.sound import SoundFront
+from nmpconv.conversion import sound_ports
+from nmpconv.conversion.options import Options
 from nmpconv.data.audio import FrontEnd, parse, to_pcm
 from nmpconv.device.simulator import MACHINES
 from nmpconv.errors import ModelError, UsageError
@@ -291,3 +293,31 @@ def test_a_front_end_says_whether_it_is_in_integers() -> None:
     with pytest.raises(UsageError, match="floor"):
         parse("rate=8000,window=4096,hop=160,bands=9,floor=1e-15,integers=1")
     assert FrontEnd(16000).why_floats == "a frame is a sample"
+    for text, why in (("rate=8000,floor=inf", "floor"), ("rate=5000000000", "5000000000 samples a second")):
+        assert not parse(f"{text},window=512,hop=256,bands=20").integers
+        with pytest.raises(UsageError, match=why):
+            parse(f"{text},window=512,hop=256,bands=20,integers=1")
+
+
+def test_long_sounds_are_transformed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    front, pcm = parse(FRONTS["padded"]).whole, pcm_of(1, 5000)
+    whole = sound.features(front, pcm)
+    monkeypatch.setattr(sound, "AT_ONCE", 3 * front.points)
+    np.testing.assert_array_equal(sound.features(front, pcm), whole)
+
+
+def test_grids_that_no_front_end_has_leave_it_in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a warning, where integers were not asked for by name."""
+
+    def refused(*_: object) -> dict[str, SoundFront]:
+        raise UsageError("the frames have grids of their own")
+
+    monkeypatch.setattr(sound_ports, "fronts", refused)
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 4, 4, 1)
+    net.op("requantize", "x", "y", quant=nets.grid(8, 1))
+    graph = net.graph("y")
+    fronts, warnings = sound_ports.chosen(graph, Options(audio=FRONTS["words"]))
+    assert fronts == {} and "in floats" in warnings[0] and "grids of their own" in warnings[0]
+    with pytest.raises(UsageError, match="grids of their own"):
+        sound_ports.chosen(graph, Options(audio=f"{FRONTS['words']},integers=1"))

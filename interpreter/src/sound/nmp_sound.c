@@ -55,7 +55,7 @@ static uint32_t u16_at(fb_vector v, uint32_t i) {
 
 static const uint8_t *front_of(const nmp_net *net, uint32_t input, nmp_tensor *tensor) {
   const nmp_model *m = net == NULL ? NULL : nmp_model_of(net);
-  if (m == NULL || input >= m->inputs.count) {
+  if (!NMP_SOUND || m == NULL || input >= m->inputs.count) {
     return NULL;
   }
   nmp_model_tensor(m, nmp_model_port(m->inputs, input), tensor);

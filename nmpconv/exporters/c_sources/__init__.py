@@ -37,7 +37,7 @@ def bundle(
     package = package_of(check_name(name) if name else _joined(all_), all_)
     sources = dict(interpreter_files(all_, package.export))
     for model in all_:
-        sources |= data_files(model, tensors)
+        sources |= data_files(model, tensors, split=any(other.model.fast_bytes for other in all_))
     if len(all_) == 1 and all_[0].name != OLD_NAME:
         sources[f"{OLD_NAME}_data.h"] = old_header(all_[0], sources[f"{all_[0].name}_data.h"])
     files = {f"src/{path}": text for path, text in sources.items()}

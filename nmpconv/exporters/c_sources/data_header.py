@@ -10,11 +10,12 @@ from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.file.reader import FilePort, FileTensor, Model
 
 COLUMNS = 20  # bytes of a line of an array
+SPLIT_HANDLE = 16  # bytes by which a net is larger in builds that know two memories
 OLD_NAME = "model"  # what every model was called in C before bundles had names
 
 
-def data_files(bundled: BundledModel, tensors: bool) -> dict[str, str]:
-    """Files of src/. tensors: all activations are in the header, too."""
+def data_files(bundled: BundledModel, tensors: bool, *, split: bool) -> dict[str, str]:
+    """Files of src/. tensors: all activations are in the header, too. split: the build knows two memories."""
     ports = [*_ports("INPUT", bundled.model.inputs, bundled), *_ports("OUTPUT", bundled.model.outputs, bundled)]
     for i, tensor in enumerate(bundled.model.tensors if tensors else ()):
         if tensor.data is None:  # constants have many exponents: nmp_tensor_at tells them
@@ -25,7 +26,7 @@ def data_files(bundled: BundledModel, tensors: bool) -> dict[str, str]:
         NAME=bundled.name,
         MACRO=bundled.macro,
         BYTES=len(bundled.data),
-        ARENA=bundled.turn.arena,
+        ARENA=bundled.turn.arena + (SPLIT_HANDLE if split and not bundled.model.fast_bytes else 0),
         MEMORIES=memories(bundled),
         STACK=bundled.turn.stack,
         SUSPENDED=bundled.turn.suspended,

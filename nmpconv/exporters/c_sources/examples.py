@@ -112,11 +112,18 @@ def _buffers(bundled: BundledModel) -> Iterator[str]:
         elif i in bundled.sounds:
             yield f"/* {comment(port.name)}: a second of a microphone's samples, frames of which become [{shape}]. */"
             yield f"static int16_t {bundled.name}_pcm_{i}[{bundled.macro}_INPUT_{i}_RATE];"
-            names = ", ".join(map(literal, bundled.model.labels))
+            names = ", ".join(map(literal, _labels(bundled)))
             yield f"static const char *const {bundled.name}_names[] = {{{names}}};" if names else ""
         else:
             yield f"/* {comment(port.name)}: numbers of the float model, [{shape}]: features of sound, measurements. */"
             yield f"static float {bundled.name}_buffer_{i}[{count}];"
+
+
+def _labels(bundled: BundledModel) -> tuple[str, ...]:
+    """Names of the first output's elements, where there is one for each: a file may have any."""
+    model = bundled.model
+    count = prod(model.tensors[model.outputs[0].tensor].shape)
+    return tuple(model.labels) if len(model.labels) == count else ()
 
 
 def _run(bundled: BundledModel, creation: dict[str, str]) -> str:
@@ -125,9 +132,10 @@ def _run(bundled: BundledModel, creation: dict[str, str]) -> str:
         tensor = bundled.model.tensors[bundled.model.inputs[i].tensor]
         frames = prod(tensor.shape) // front.bands
         has_states = any(port.state is not None for port in bundled.model.inputs)
-        said = f"{bundled.name}_names[best]" if bundled.model.labels else f'"{bundled.name}"'
+        said = f"{bundled.name}_names[best]" if _labels(bundled) else f'"{bundled.name}"'
         steps = frames if has_states else max(frames // 4, 1)
-        return filled("sound_run.c", NAME=bundled.name, MACRO=bundled.macro, INPUT=i, STEPS=steps, SAID=said)
+        parts = {"NAME": bundled.name, "MACRO": bundled.macro, "INPUT": i, "STEPS": steps, "SAID": said}
+        return filled("sound_run.c", **parts, **creation)
     fills = []
     for i, _ in _fed(bundled):
         fills.append(f"  nmp_input(net, {i}, &view);")

@@ -11,7 +11,7 @@ static void run_@NAME@(void) {
   nmp_net *net;
   nmp_sound *sound;
   nmp_view view;
-  if (nmp_create(&net, @NAME@_data, @MACRO@_BYTES, &arena, sizeof(arena), NULL, NULL) != NMP_OK ||
+  if (nmp_create@SPLIT@(&net, @NAME@_data, @MACRO@_BYTES, @FAST@&arena, sizeof(arena), NULL, NULL) != NMP_OK ||
       nmp_sound_create(&sound, net, @INPUT@, memory, sizeof(memory)) != NMP_OK) {
     print_result("@NAME@", -1, 0);
     return;
