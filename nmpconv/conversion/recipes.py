@@ -141,8 +141,7 @@ def with_recipe(options: Options) -> tuple[RecipeFile, Options]:
     """Reads options.recipe: returns it, and the options with its values. UsageError where a flag says otherwise."""
     if options.stream is not None and options.state:
         raise UsageError("a stream keeps states of its own", where="--state", hint="leave --stream or --state out")
-    if options.memories is not None and options.max_ram is not None:  # one that cannot be read is refused, too
-        raise UsageError("there is a limit by --max-ram, too", where="--ram", hint="leave one of them out")
+    _check_limits(options)
     if options.recipe is None:
         return RecipeFile(), options
     recipe, plain = load(options.recipe), Options()
@@ -153,7 +152,14 @@ def with_recipe(options: Options) -> tuple[RecipeFile, Options]:
             raise UsageError(
                 f"{key} is {by_flag} by a flag, and {value} by {options.recipe}", hint="leave one of them out"
             )
+    _check_limits(merged)
     return recipe, merged
+
+
+def _check_limits(options: Options) -> None:
+    """Raises UsageError for two limits of RAM, and where one cannot be read."""
+    if options.memories is not None and options.max_ram is not None:
+        raise UsageError("there is a limit by --max-ram, too", where="--ram", hint="leave one of them out")
 
 
 def load(path: Path) -> RecipeFile:

@@ -164,7 +164,8 @@ class Batches:
             size = -(-len(left) // (PARTS * self._threads))
             tasks = [left[i : i + size] for i in range(0, len(left), size)]
             took = self._threads * timed(thread_pool.each, leased, tasks, self._threads)
-        self._seconds[least] = min(seconds, took / len(left)) if left else seconds
+        if count:
+            self._seconds[least] = min(seconds, took / len(left)) if left else seconds
         return outputs
 
 

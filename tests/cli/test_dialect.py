@@ -96,6 +96,14 @@ def test_max_ram_is_read_as_a_budget_is(cli) -> None:
     assert "at 8 bits already, 64 allowed" in cli(*CONVERT, "--bits", "auto", "--budget", "RAM=0.0625KiB").err
 
 
+def test_two_limits_of_ram_are_refused(cli) -> None:
+    """Wherever they stand."""
+    Path("limit.toml").write_text("[convert]\nmax_ram = 65536\n")
+    for limit in (("--max-ram", "64k"), ("--recipe", "limit.toml")):
+        ran = cli(*CONVERT, "--ram", "fast=4k,slow=1M", *limit, "-o", "m.nmp")
+        assert ran.code == 2 and "there is a limit by --max-ram, too" in ran.err
+
+
 def test_words_of_other_flags_in_any_case(cli) -> None:
     reference = ("--reference", "model.onnx")
     plain = cli("eval", "model.nmp", "--data", "images", *reference, "--metric", "psnr", "--cpu", "portable", "--json")

@@ -39,7 +39,7 @@ def _sum_of_parts(editor: Editor, node: Node) -> bool:
     if layer.op != "fully_connected" or editor.only_user(layer.outputs[0]) is None:
         return False
     weights, bias = editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
-    if len(weights) != 1 or weights.min() < 0 or bias.item() < 0:
+    if len(weights) != 1 or weights.size < 2 or weights.min() < 0 or bias.item() < 0:
         return False
     x, moves, axes = layer.inputs[0], list[Node](), [len(editor[layer.inputs[0]].shape) - 1]
     while (move := editor.producer(x)) is not None and move.op in MOVES and editor.only_user(x) is not None:

@@ -47,6 +47,7 @@ class _Split:
 
 def run(graph: Graph, fast: int, scratch: Sequence[int]) -> Graph:
     """Sets offsets and what of the arena is fast. fast: bytes that there are of it; scratch: bytes of each op."""
+    fast -= fast % ARENA_ALIGN
     best = min((_split(graph, placed, fast, scratch) for placed in (True, False)), key=lambda s: (s.traffic, s.slow))
     values = (replace(graph[name], offset=offset) for name, offset in best.offsets.items())
     least = bound(graph, fast, scratch)

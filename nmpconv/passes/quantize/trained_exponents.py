@@ -41,10 +41,12 @@ def _ties(graph: Graph) -> Iterator[tuple[str, str]]:
 
 def run(graph: Graph, exponents: Mapping[str, int]) -> Graph:
     """A RANGED graph of the same nodes with these exponents, by the names of activations, or larger legal ones."""
-    made = {node.outputs[0]: node for node in graph.nodes}
+    producers = {node.outputs[0]: node for node in graph.nodes}
+    group_of = {name: group for group in groups(graph) for name in group}
     fresh = []
     for name, exponent in exponents.items():
-        value = graph[name]
-        low, high = OPS[made[name].op].exponents
-        fresh.append(legalize.with_exponent(value, min(max(exponent, low), high)))
+        tied = group_of.get(name, (name,))  # of one exponent, which all of their ops have to allow
+        ends = [OPS[producers[member].op].exponents for member in tied if member in producers]
+        low, high = max(end[0] for end in ends), min(end[1] for end in ends)
+        fresh.append(legalize.with_exponent(graph[name], min(max(exponent, low), high)))
     return legalize.raised(graph.with_values(*fresh))
