@@ -14,7 +14,8 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 
 POINTS_MIN, POINTS_MAX = 16, 4096  # of a transform
-HOP_MAX, RATE_MAX = (1 << 16) - 1, (1 << 32) - 1  # samples, samples a second
+HOP_MAX = (1 << 16) - 1  # samples
+RATE_MAX = (1 << 32) - 1  # samples a second
 AT_ONCE = 1 << 20  # numbers that are transformed together
 WEIGHT_ONE, TURN_ONE = 1 << 15, 1 << 30
 TURN_SLACK = 1 << 31  # of sin^2 + cos^2, for rounding

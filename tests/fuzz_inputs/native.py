@@ -149,7 +149,14 @@ def corpus(target: Target, folder: Path) -> Path:
 def run(program: Path, target: Target, folder: Path, seconds: float, given: Mapping[str, str]) -> Run:
     """folder: of the corpus; what fails is written beside it."""
     command = [program, f"-max_total_time={max(1, round(seconds))}", f"-timeout={SECONDS_OF_AN_INPUT}"]
-    command += [f"-rss_limit_mb={MIB}", "-max_len=4096", f"-artifact_prefix={folder.parent}/{target.name}-", folder]
+    # Linux counts the memory of the starting process as this one's own: single allocations are limited instead.
+    command += [
+        "-rss_limit_mb=0",
+        f"-malloc_limit_mb={MIB}",
+        "-max_len=4096",
+        f"-artifact_prefix={folder.parent}/{target.name}-",
+        folder,
+    ]
     ran = subprocess.run(
         command, capture_output=True, text=True, errors="replace", env={**os.environ, **given}, check=False
     )
@@ -200,7 +207,7 @@ def coverage(root: Path, folder: Path, given: Mapping[str, str]) -> dict[str, Co
         profiles.append(folder / f"{target.name}.profraw")
         env = {**os.environ, **given, "LLVM_PROFILE_FILE": str(profiles[-1])}
         places = [folder / target.name, *[folder / "ops"] * target.models]
-        subprocess.run([programs[-1], "-runs=0", *places], check=True, capture_output=True, env=env)
+        subprocess.run([programs[-1], "-runs=0", "-rss_limit_mb=0", *places], check=True, capture_output=True, env=env)
     suffix = COVERING.removeprefix("clang")
     data = folder / "all.profdata"
     subprocess.run([f"llvm-profdata{suffix}", "merge", *profiles, "-o", data], check=True)

@@ -8,6 +8,7 @@ ALL = "this build has all widths, ops, shapes of convolutions and words of fault
 FIXED = "this build has one CPU, fixed when it is compiled; tests/ops runs those that choose one, at every level"
 TABLE = "these programs have no table of custom ops at run time; tests/ops/test_custom.py has"
 ANY = "nmp_inspect_target takes any custom op, and is in no build with a fixed CPU"
+SOUND = "no corpus has sound; tests/runtime/test_sound_frames.py breaks its rules one by one"
 HUGE = "it would take a file or packed weights of gigabytes"
 BRANCHES: dict[str, dict[str, str]] = {
     "agent.c": {
@@ -24,6 +25,8 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never false: kind < NMP_OP_TABLE ? nmp_op_table[kind] : NULL;": ALL,
         "never true: type == NULL) {": ALL,
         "never true: packed > NMP_BYTES_MAX - needs->packed) {": HUGE,
+        "never true: fb_port_sound(fb_element(m->outputs, i)) != NULL) {": SOUND,
+        "never true: rule.status) {": SOUND,
     },
     "ops/batch_matmul.c": {
         "never false: !run_products(op)) {": FIXED,
