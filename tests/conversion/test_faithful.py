@@ -193,7 +193,7 @@ def forked(one: float, other: float, kind: str, before: str) -> onnx.ModelProto:
 def test_a_float_tensor_on_two_grids_is_rounded_once_to_each(
     one: float, other: float, kind: str, before: str, tmp_path: Path
 ) -> None:
-    """What is left are ties, and biases of what has an origin."""
+    """Ties are left, and biases behind tensors that have an offset."""
     large = 1 if before == "Sigmoid" else 16
     samples = np.rint(pictures(16) * 64) / 64
     found = made(forked(one * large, other * large, kind, before), tmp_path, samples).report.against_quantized

@@ -284,7 +284,7 @@ def _plans() -> Iterator[Guard]:
 
 
 def _memories() -> Iterator[Guard]:
-    """Of the small net x lies in the fast memory, and c and a in the slow one, but for the change."""
+    """The small net has x in the fast memory, and c and a in the slow one, but for the change."""
 
     def changed(*changes: tuple[str, int, dict[str, int]], **fields: int) -> bytes:
         def change(root: Tables) -> None:

@@ -121,7 +121,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_integers_of_numpy_and_c_here(
     cases: Path, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
-    """What computes sound is compiled with sanitizers, the rest of the interpreter as fast as can be."""
+    """Sound is compiled with sanitizers, the rest of the interpreter as fast as can be."""
     gcc, src = need_tool("gcc", "clang"), root / "interpreter" / "src"
     ops = ["-DNMP_BUILD_OPS(X)=X(requantize, REQUANTIZE)", "-DNMP_FIXED_CPU=1", "-DNMP_KEEP_STEPS=0"]
     judged = [src / "sound" / "nmp_sound.c", src / "core" / "sounds.c", root / "interpreter" / "tests" / OWN]
