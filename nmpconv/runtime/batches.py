@@ -118,7 +118,7 @@ class Batches:
         """Outputs [count, *shape] of ``count`` rows, which `Port.values` makes integers: integers, or real numbers.
 
         The first rows of the first batch say how long one takes; all others are given to all threads where that is
-        worth their start.
+        worth their start. A lone row is of the net itself, which has the states.
         """
         outputs = [np.empty((count, *port.shape), np.float64 if reals else port.dtype) for port in self._outputs]
         numbers = max((math.prod(port.shape) for port in self._inputs), default=1)
@@ -158,7 +158,7 @@ class Batches:
                 seconds = min(seconds, took / max(len(samples), 1))
                 if took > WORTH or seconds * len(left) <= WORTH:
                     break
-        if self._threads == 1 or seconds * len(left) <= WORTH:
+        if self._threads == 1 or count == 1 or seconds * len(left) <= WORTH:
             took = timed(part, lane, left)
         else:
             size = -(-len(left) // (PARTS * self._threads))

@@ -79,6 +79,12 @@ def test_only_the_first_batch_is_measured(file: bytes, floats: np.ndarray, monke
 
 
 @pytest.mark.usefixtures("four_cores")
+def test_calls_of_a_slow_net_keep_their_states() -> None:
+    net = nmpconv.load(nets.running_sum(1))
+    assert [net.run(np.ones((1, 1), np.int8))[0].item() for _ in range(4)] == [4, 5, 6, 7]
+
+
+@pytest.mark.usefixtures("four_cores")
 def test_a_sample_that_is_refused(file: bytes, floats: np.ndarray) -> None:
     """Wherever it stands; the net goes on."""
     net = nmpconv.load(file)
