@@ -41,12 +41,12 @@ def test_two_buffers(models: dict[str, int], tmp_path: Path, need_tool: Callable
         path.write_bytes(text)
     assert b"#define NMP_TWO_MEMORIES 1" in files["src/base/build.h"]
     assert b"#define ONE_FAST_ARENA_BYTES " in files["src/one_data.h"]
-    sources = [*(tmp_path / "src").rglob("*.c")]
     sections = [f'-DONE_{kind}_MEMORY=__attribute__((section(".{kind.lower()}")))' for kind in ("FAST", "SLOW")]
+    command = [compiler, "-std=c99", "-O1", "-Wall", "-Werror", *sections, f"-I{tmp_path / 'src'}"]
+    subprocess.run([*command, "-c", *(tmp_path / "src").rglob("*.c")], cwd=tmp_path, check=True)
     for example in ("test_vector", "buffer", "measure"):
         program, main = tmp_path / example, next(tmp_path.rglob(f"{example}.c"))
-        command = [compiler, "-std=c99", "-O1", "-Wall", "-Werror", *sections, f"-I{tmp_path / 'src'}"]
-        subprocess.run([*command, main, *sources, "-o", program, "-lm"], check=True)
+        subprocess.run([*command, main, *tmp_path.glob("*.o"), "-o", program, "-lm"], check=True)
         found = subprocess.run([program], capture_output=True, text=True)
         assert found.returncode == 0, found.stdout
         if example == "test_vector":
