@@ -75,8 +75,8 @@ def parts_along(editor: Editor, at: Node, name: str, axis: int) -> list[str] | N
     """Returns the tensor at each index of an axis, without that axis; None, and nothing is written, where what makes
     the tensor does not lead to a Concat along it, or somebody else reads what lies between."""
     size = editor[name].shape[axis]
-    made = [make for i in range(size) if (make := _part(editor, at, name, axis, i)) is not None]
-    return [make() for make in made] if len(made) == size else None
+    makers = [make for i in range(size) if (make := _part(editor, at, name, axis, i)) is not None]
+    return [make() for make in makers] if len(makers) == size else None
 
 
 def axis_before(editor: Editor, node: Node, axis: int) -> int | None:
@@ -128,10 +128,10 @@ def _then(inner: Make | None, more: Callable[[str], str]) -> Make | None:
 def _of_concat(editor: Editor, at: Node, node: Node, axis: int, i: int) -> Make | None:
     joined = node.params.axis
     if joined != axis:
-        made = [make for name in node.inputs if (make := _part(editor, at, name, axis, i)) is not None]
+        makers = [make for name in node.inputs if (make := _part(editor, at, name, axis, i)) is not None]
         params = ConcatParams(joined - (joined > axis))
-        whole = len(made) == len(node.inputs)
-        return (lambda: editor.emit("concat", [make() for make in made], params, at=at)) if whole else None
+        whole = len(makers) == len(node.inputs)
+        return (lambda: editor.emit("concat", [make() for make in makers], params, at=at)) if whole else None
     for name in node.inputs:
         size = editor[name].shape[axis]
         if i < size:

@@ -57,7 +57,7 @@ def _search(items: Sequence[Item], rooms: Sequence[int], *, exceeding: bool) -> 
     states = {0: _State(0, 0, 0, 0)}
     for step, room in enumerate(rooms, -1):
         for i in come.get(step, ()):
-            states |= {one.inside: one for one in [_with(state, i, items[i]) for state in states.values()]}
+            states |= {child.inside: child for child in [_with(state, i, items[i]) for state in states.values()]}
         fits = [state for state in states.values() if state.bytes - _shared(state, come.get(step, ()), items) <= room]
         states = {}
         for state in fits:
@@ -96,16 +96,16 @@ def _narrow(states: dict[int, _State], items: Sequence[Item], exceeding: bool) -
     if len(states) <= WIDTH:
         return states
     ranked = sorted(states.values(), key=lambda state: (-state.worth, state.inside))
-    kept = {state.inside: state for state in ranked[: WIDTH - 1]}
+    survivors = {state.inside: state for state in ranked[: WIDTH - 1]}
     rest = ranked[WIDTH - 1 :]
     common = rest[0].inside
     for state in rest:
         common &= state.inside
     if exceeding:
-        kept.setdefault(common, _State(common, _bytes(common, items), rest[0].worth, 0))
-        if kept[common].worth < rest[0].worth:
-            kept[common] = _State(common, _bytes(common, items), rest[0].worth, 0)
+        survivors.setdefault(common, _State(common, _bytes(common, items), rest[0].worth, 0))
+        if survivors[common].worth < rest[0].worth:
+            survivors[common] = _State(common, _bytes(common, items), rest[0].worth, 0)
     else:
         least = min(rest, key=lambda state: (state.bytes, -state.worth))  # there is always one that goes on
-        kept.setdefault(least.inside, least)
-    return kept
+        survivors.setdefault(least.inside, least)
+    return survivors

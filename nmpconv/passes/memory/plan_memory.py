@@ -160,14 +160,14 @@ def _plan(buffers: Sequence[Buffer], graph: Graph, bands: Mapping[int, int] | No
 def buffers_of(graph: Graph, *, placed: bool, together: Callable[[str, str], bool] = lambda x, y: True) -> list[Buffer]:
     """placed: case 2 is made use of. together: an input and a result of an op, whether they may share bytes."""
     lives = graph.lifetimes()
-    kept = {state.output: x for x, state in graph.states.items() if lives[x][1] < lives[state.output][0]}  # case 4
+    state_of = {state.output: x for x, state in graph.states.items() if lives[x][1] < lives[state.output][0]}  # case 4
     lives |= {name: (-1, len(graph.nodes)) for name in graph.states}
-    taken = {*kept.values()}
+    taken = {*state_of.values()}
     chains: dict[str, dict[str, int]] = {name: {name: 0} for name in graph.inputs if name not in taken}
     for i, node in enumerate(graph.nodes):
         (out,) = node.outputs
-        if out in kept:
-            chains[out] = {out: 0, kept[out]: 0}
+        if out in state_of:
+            chains[out] = {out: 0, state_of[out]: 0}
             continue
         chain = dict[str, int]()
         if in_place(graph, node) and lives[node.inputs[0]][1] == i and together(node.inputs[0], out):
@@ -208,10 +208,10 @@ def in_place(graph: Graph, node: Node) -> bool:  # case 1
 def placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
     """Inputs that may lie in the output, and the byte there; none that is read twice."""
     out = graph[node.outputs[0]]
-    found = OPS[node.op].placed_inputs(node.params, graph.ins(node), out)
+    elements = OPS[node.op].placed_inputs(node.params, graph.ins(node), out)
     reads = Counter(node.inputs)
     width = out.nbytes // out.size
-    places = {name: element * width for name, element in zip(node.inputs, found, strict=True) if element is not None}
+    places = {name: element * width for name, element in zip(node.inputs, elements, strict=True) if element is not None}
     return {
         name: at
         for name, at in places.items()

@@ -91,7 +91,7 @@ def bound(graph: Graph, fast: int, scratch: Sequence[int]) -> int:
 def _shares(graph: Graph, lives: Mapping[str, tuple[int, int]], *, placed: bool) -> dict[str, dict[str, int]]:
     """Bytes that the result of an op may share with inputs that nobody reads later; placed: as parts of it, too."""
     single = [Buffer({name: 0}, _aligned(graph[name].nbytes), *life) for name, life in lives.items()]
-    found: dict[str, dict[str, int]] = {}
+    shares: dict[str, dict[str, int]] = {}
     for i, node in enumerate(graph.nodes):
         out = node.outputs[0]
         dying = {name for name in node.inputs if name in lives and lives[name][1] == i}
@@ -103,8 +103,8 @@ def _shares(graph: Graph, lives: Mapping[str, tuple[int, int]], *, placed: bool)
             x = next(iter(single[link.x].offsets))
             at[x] = max(at.get(x, 0), link.saved(single))
         if at:
-            found[out] = at
-    return found
+            shares[out] = at
+    return shares
 
 
 def _rooms(graph: Graph, fast: int, scratch: Sequence[int]) -> list[int]:
@@ -118,25 +118,25 @@ def _split(graph: Graph, placed: bool, fast: int, scratch: Sequence[int]) -> _Sp
     rooms = _rooms(graph, fast, scratch)
     while True:
         chosen = {name for i in choose(items, rooms) for name in members[i]}
-        found = _placed(graph, placed, chosen, fast, scratch)
-        if not found.full:
+        split = _placed(graph, placed, chosen, fast, scratch)
+        if not split.full:
             break
-        for step in found.full:
+        for step in split.full:
             rooms[step + 1] -= max(rooms[step + 1] // LESS, ARENA_ALIGN)
-    return replace(found, traffic=sum(moved.values()) - sum(moved[name] for name in chosen))
+    return replace(split, traffic=sum(moved.values()) - sum(moved[name] for name in chosen))
 
 
 def _items(graph: Graph, placed: bool, moved: Mapping[str, int]) -> tuple[list[Item], list[tuple[str, ...]]]:
     """Tensors, and concatenations with what is joined, which go together; and their names."""
     joined = {node.outputs[0] for node in graph.nodes if placed and plan_memory.placed_inputs(graph, node)}
-    kept = {name for x, state in graph.states.items() for name in (x, state.output)}
-    together = plan_memory.buffers_of(graph, placed=placed, together=lambda x, y: y in joined and not kept & {x, y})
+    states = {name for x, state in graph.states.items() for name in (x, state.output)}
+    together = plan_memory.buffers_of(graph, placed=placed, together=lambda x, y: y in joined and not states & {x, y})
     together.sort(key=lambda buffer: (buffer.first, buffer.last))
     home = {name: i for i, buffer in enumerate(together) for name in buffer.offsets}
     shares: dict[int, dict[int, int]] = {}
-    for out, found in _shares(graph, graph.lifetimes(), placed=False).items():
+    for out, sizes in _shares(graph, graph.lifetimes(), placed=False).items():
         y = home[out]
-        for name, size in found.items():
+        for name, size in sizes.items():
             x = home[name]
             if x != y and together[x].last == together[y].first:
                 shares.setdefault(y, {})[x] = size

@@ -149,10 +149,10 @@ def vector(
 
 
 def by_layer(
-    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], kept: Collection[str] = ()
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], exempt: Collection[str] = ()
 ) -> tuple[Graph, dict[str, np.ndarray]]:
     """`vector` of what an op takes up alone, with one factor a layer."""
-    factors = Balance(graph, stats, bits, kept, by_layer=True).factors()
+    factors = Balance(graph, stats, bits, exempt, by_layer=True).factors()
     return scale(graph, factors), factors
 
 

@@ -179,23 +179,23 @@ def _requantized(graph: Graph) -> tuple[Graph, dict[str, str]]:
 
 def _forked(graph: Graph) -> tuple[Graph, dict[str, str]]:
     """Case 8. Returns the tensors that are new, and whose numbers they have."""
-    made = graph.producers()
-    forks = {node.outputs[0] for node in graph.nodes if node.inputs[0] in made and graph.forks(node)}
+    producers = graph.producers()
+    forks = {node.outputs[0] for node in graph.nodes if node.inputs[0] in producers and graph.forks(node)}
     names: dict[str, str] = {}
     nodes, fresh = [], []
     for node in graph.nodes:
         x, y = node.inputs[0], node.outputs[0]
-        if y in forks and _can_repeat(OPS[made[x].op], graph[y]):
-            node = replace(made[x], name=node.name, outputs=node.outputs)
+        if y in forks and _can_repeat(OPS[producers[x].op], graph[y]):
+            node = replace(producers[x], name=node.name, outputs=node.outputs)
             fresh.append(replace(graph[y], clamp=_narrower(graph[x].clamp, graph[y].clamp)))
         elif y in forks:
             names[x] = f"{x}.float"
             node = replace(node, inputs=(names[x],))
         nodes.append(node)
     for x, name in names.items():
-        at = nodes.index(made[x])
-        outputs = tuple(name if output == x else output for output in made[x].outputs)
-        nodes[at : at + 1] = [replace(made[x], outputs=outputs), requantize(name, name, x)]
+        at = nodes.index(producers[x])
+        outputs = tuple(name if output == x else output for output in producers[x].outputs)
+        nodes[at : at + 1] = [replace(producers[x], outputs=outputs), requantize(name, name, x)]
         fresh += [replace(graph[x], name=name), replace(graph[x], clamp=None)]
     return replace(graph.with_values(*fresh), nodes=tuple(nodes)), {name: x for x, name in names.items()}
 
@@ -205,10 +205,10 @@ def _can_repeat(op: Op, y: Value) -> bool:
     return op.grid == "free" and (op.clamps or y.clamp is None)
 
 
-def _narrower(one: tuple[float, float] | None, other: tuple[float, float] | None) -> tuple[float, float] | None:
-    if one is None or other is None:
-        return one or other
-    return max(one[0], other[0]), min(one[1], other[1])
+def _narrower(first: tuple[float, float] | None, second: tuple[float, float] | None) -> tuple[float, float] | None:
+    if first is None or second is None:
+        return first or second
+    return max(first[0], second[0]), min(first[1], second[1])
 
 
 def _moved(graph: Graph) -> dict[str, Given]:

@@ -17,17 +17,17 @@ from nmpconv.passes.quantize import legalize
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
 
-def groups(graph: Graph, kept: Collection[str] = ()) -> list[tuple[str, ...]]:
-    """Groups of activations whose exponent is free, in graph order. graph: RANGED. kept: names that stay."""
+def groups(graph: Graph, exempt: Collection[str] = ()) -> list[tuple[str, ...]]:
+    """Groups of activations whose exponent is free, in graph order. graph: RANGED. exempt: names that stay."""
     of = {name: {name} for group in grid_groups(graph) for name in group}
     for a, b in _ties(graph):
         if of[a] is not of[b]:
             of[a] |= of[b]
             of.update(dict.fromkeys(of[b], of[a]))
-    fixed = {*graph.inputs, *graph.plain_ports(), *kept, *(graph.given if graph.faithful else ())}
+    fixed = {*graph.inputs, *graph.plain_ports(), *exempt, *(graph.given if graph.faithful else ())}
     fixed |= {value.name for value in graph.activations() if value.shifts is not None}
-    found = dict.fromkeys(tuple(sorted(group, key=list(of).index)) for group in of.values())
-    return [group for group in found if fixed.isdisjoint(group)]
+    candidates = dict.fromkeys(tuple(sorted(group, key=list(of).index)) for group in of.values())
+    return [group for group in candidates if fixed.isdisjoint(group)]
 
 
 def _ties(graph: Graph) -> Iterator[tuple[str, str]]:
@@ -35,8 +35,8 @@ def _ties(graph: Graph) -> Iterator[tuple[str, str]]:
     for node in graph.nodes:
         if OPS[node.op].grid == "same":
             yield from ((name, node.outputs[0]) for name in OPS[node.op].moved(node.inputs) if not graph[name].is_const)
-    for one in residual_operands.found(graph).values():
-        yield one.layer.outputs[0], one.add.outputs[0]
+    for residual in residual_operands.found(graph).values():
+        yield residual.layer.outputs[0], residual.add.outputs[0]
 
 
 def run(graph: Graph, exponents: Mapping[str, int]) -> Graph:

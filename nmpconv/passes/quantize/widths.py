@@ -85,17 +85,17 @@ def holding_squares(graph: Graph) -> set[str]:
 
 def _before_squares(graph: Graph) -> set[str]:
     """Names of tensors that are squared for their sums, and of waves on the way there."""
-    found = {node.inputs[0] for node in graph.nodes if OPS[node.op].squares_input(node.params)}
-    waves = {name for name in graph.inputs if name not in graph.pixels} if found else set()
+    bases = {node.inputs[0] for node in graph.nodes if OPS[node.op].squares_input(node.params)}
+    waves = {name for name in graph.inputs if name not in graph.pixels} if bases else set()
     for node in graph.nodes:
         moves = node.op in WEIGHTED or OPS[node.op].grid == "same"
         computed = [name for name in node.inputs if not graph[name].is_const]
         if moves and waves.issuperset(computed) and not any(graph[name].clamp for name in node.outputs):
             waves.update(node.outputs)
     for node in reversed(graph.nodes):
-        if not waves.isdisjoint(node.outputs) and not found.isdisjoint(node.outputs):
-            found.update(name for name in node.inputs if name in waves)
-    return found
+        if not waves.isdisjoint(node.outputs) and not bases.isdisjoint(node.outputs):
+            bases.update(name for name in node.inputs if name in waves)
+    return bases
 
 
 def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[str, int]:
