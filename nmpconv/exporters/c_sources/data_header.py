@@ -37,10 +37,10 @@ def data_files(bundled: BundledModel, tensors: bool, *, split: bool) -> dict[str
     return {f"{bundled.name}_data.h": header, f"{bundled.name}_data.c": array}
 
 
-def memories(one: BundledModel) -> str:
+def memories(bundled: BundledModel) -> str:
     """Macros of a model with two memories."""
-    fast = one.model.fast_bytes
-    return filled("memories.h", MACRO=one.macro, FAST=fast, SLOW=one.turn.arena - fast) if fast else ""
+    fast = bundled.model.fast_bytes
+    return filled("memories.h", MACRO=bundled.macro, FAST=fast, SLOW=bundled.turn.arena - fast) if fast else ""
 
 
 def old_header(bundled: BundledModel, header: str) -> str:

@@ -54,7 +54,7 @@ def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
 
 def _creation(models: Sequence[BundledModel]) -> dict[str, str]:
     """The creation of a net, in one memory or in two."""
-    if any(one.model.fast_bytes for one in models):
+    if any(model.model.fast_bytes for model in models):
         return {"SPLIT": "_split", "FAST": "&fast, sizeof(fast), ", "RAM": "(sizeof(fast) + sizeof(arena))"}
     return {"SPLIT": "", "FAST": "", "RAM": "sizeof(arena)"}
 
@@ -76,7 +76,7 @@ def _buffer(name: str, models: Sequence[BundledModel], kinds: Sequence[str], whe
     if not others:
         return f"{start} unsigned char {name}[{first.macro}_{kinds[0]}ARENA_BYTES];"
     pairs = zip(models, kinds, strict=True)
-    members = " ".join(f"unsigned char {one.name}_arena[{one.macro}_{kind}ARENA_BYTES];" for one, kind in pairs)
+    members = " ".join(f"unsigned char {model.name}_arena[{model.macro}_{kind}ARENA_BYTES];" for model, kind in pairs)
     return f"{start} union {{ {members} }} {name}; /* of one model at a time */"
 
 
@@ -132,9 +132,9 @@ def _run(bundled: BundledModel, creation: dict[str, str]) -> str:
         tensor = bundled.model.tensors[bundled.model.inputs[i].tensor]
         frames = prod(tensor.shape) // front.bands
         has_states = any(port.state is not None for port in bundled.model.inputs)
-        said = f"{bundled.name}_names[best]" if _labels(bundled) else f'"{bundled.name}"'
+        result = f"{bundled.name}_names[best]" if _labels(bundled) else f'"{bundled.name}"'
         steps = frames if has_states else max(frames // 4, 1)
-        parts = {"NAME": bundled.name, "MACRO": bundled.macro, "INPUT": i, "STEPS": steps, "SAID": said}
+        parts = {"NAME": bundled.name, "MACRO": bundled.macro, "INPUT": i, "STEPS": steps, "RESULT": result}
         return filled("sound_run.c", **parts, **creation)
     fills = []
     for i, _ in _fed(bundled):

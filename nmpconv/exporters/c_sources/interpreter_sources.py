@@ -109,7 +109,7 @@ def _names(texts: Iterable[str], models: Sequence[BundledModel], package: str) -
 
 def _choices(models: Sequence[BundledModel]) -> str:
     """build.h of models: what stands before the defaults."""
-    each = [one.model for one in models]
+    each = [bundled.model for bundled in models]
     ops = [(op, model) for model in each for op in model.ops]
     weights = [model.tensors[i] for op, model in ops for i in layer_inputs(op.kind, op.inputs)[1:2]]
     convolutions = [(op, model) for op, model in ops if op.kind in ("conv2d", "conv_add")]
@@ -123,13 +123,13 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_K_MAX": max((prod(w.shape[1:]) for w in weights), default=1),
         "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op, model in convolutions)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
-        "NMP_CONV_HARD": int(any(needs_portable(one.data, "cortex-m55") for one in models)),
+        "NMP_CONV_HARD": int(any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
         "NMP_TWO_MEMORIES": int(any(model.fast_bytes for model in each)),
         "NMP_CUSTOM": int(any(op.kind == CUSTOM for op, _ in ops)),
         "NMP_BUILD_CUSTOM(X)": " ".join(f"X({row})" for row in custom_rows(models)),
-        "NMP_SOUND": int(any(one.sounds for one in models)),
+        "NMP_SOUND": int(any(bundled.sounds for bundled in models)),
         "NMP_STATES": int(any(port.state is not None for model in each for port in model.inputs)),
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in kinds(models)),
     }

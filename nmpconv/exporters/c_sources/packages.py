@@ -36,7 +36,7 @@ class Package:
 
     @property
     def fast(self) -> tuple[str, ...]:
-        return (*FAST, FAST_SOUND) if not self.models or any(one.sounds for one in self.models) else FAST
+        return (*FAST, FAST_SOUND) if not self.models or any(model.sounds for model in self.models) else FAST
 
     @property
     def sentence(self) -> str:

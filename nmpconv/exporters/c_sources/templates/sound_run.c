@@ -33,7 +33,7 @@ static void run_@NAME@(void) {
     nmp_output(net, 0, &view);
     const long best = largest(&view);
     if (best != before) {
-      print_result(@SAID@, best, element(&view, best));
+      print_result(@RESULT@, best, element(&view, best));
     }
     before = best;
   }
