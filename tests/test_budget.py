@@ -163,19 +163,6 @@ def documented() -> Iterator[tuple[Path, ast.Module | ast.ClassDef | ast.Functio
 
 
 BARE = {"found", "made", "said", "told", "given", "kept", "those", "one", "some", "both"}
-# Files of nmpconv/ that have such names still. The list only ever gets shorter.
-BARE_YET = {
-    "base/memory_spec.py",
-    "base/sound.py",
-    "calib/native_sums.py",
-    "cli/memory_tables.py",
-    "conversion/ram_plan.py",
-    "conversion/sound_ports.py",
-    "data/audio.py",
-    "runtime/interpreter.py",
-    "torch/layers.py",
-    "torch/module.py",
-}
 
 
 def test_variables_are_nouns() -> None:
@@ -183,10 +170,8 @@ def test_variables_are_nouns() -> None:
 
     Parameters that callers write, those by keyword alone, may be: `found` and `allowed` of an error.
     """
-    files = {path.relative_to(ROOT / "nmpconv").as_posix(): path for path in (ROOT / "nmpconv").rglob("*.py")}
-    wrong = {name: words for name, path in sorted(files.items()) if (words := list(bare_names(path)))}
-    assert [f"nmpconv/{name}:{line}: {word}" for name in wrong.keys() - BARE_YET for line, word in wrong[name]] == []
-    assert sorted(BARE_YET - wrong.keys()) == [], "these are done: take them off the list"
+    files = sorted((ROOT / "nmpconv").rglob("*.py"))
+    assert [f"{path.relative_to(ROOT)}:{line}: {word}" for path in files for line, word in bare_names(path)] == []
 
 
 def bare_names(path: Path) -> Iterator[tuple[int, str]]:

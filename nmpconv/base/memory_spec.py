@@ -22,7 +22,7 @@ class Memories:
 def parse(text: str) -> Memories:
     """'fast=256k,slow=8M'. Raises UsageError."""
     pairs = [part.partition("=") for part in text.split(",")]
-    found = {key.strip().lower(): value for key, _, value in pairs}
-    if len(pairs) != len(KEYS) or found.keys() != {*KEYS}:
+    texts = {key.strip().lower(): value for key, _, value in pairs}
+    if len(pairs) != len(KEYS) or texts.keys() != {*KEYS}:
         raise UsageError(f"{text!r} is no pair of memories", where="--ram", hint=FORM, found=text, allowed=FORM)
-    return Memories(*(units.whole(found[key], units.BYTES, where=f"--ram, {key}", low=1) for key in KEYS))
+    return Memories(*(units.whole(texts[key], units.BYTES, where=f"--ram, {key}", low=1) for key in KEYS))

@@ -64,10 +64,10 @@ class SoundFront:
     @staticmethod
     def of(table: Mapping[str, Any]) -> SoundFront:
         """The front end of a file's table, whose vectors are arrays."""
-        given: dict[str, Any] = {
+        fields: dict[str, Any] = {
             key: tuple(value.tolist()) if isinstance(value, np.ndarray) else value for key, value in table.items()
         }
-        return SoundFront(**given)
+        return SoundFront(**fields)
 
 
 def rules(front: SoundFront) -> Rules:
@@ -116,9 +116,9 @@ def features(front: SoundFront, pcm: np.ndarray) -> np.ndarray:
     return _logarithms(energies + np.uint64(front.floor), front.points.bit_length() - 1).astype(np.int32)
 
 
-def integers(front: SoundFront, found: np.ndarray, low: int, high: int) -> np.ndarray:
+def integers(front: SoundFront, values: np.ndarray, low: int, high: int) -> np.ndarray:
     """Integers of the input, int64 [frames, bands], of features [frames, bands]. low, high: the input's clip range."""
-    return sat(rsh(found - np.array(front.offsets, np.int64), np.array(front.shifts, np.int64)), low, high)
+    return sat(rsh(values - np.array(front.offsets, np.int64), np.array(front.shifts, np.int64)), low, high)
 
 
 def _hi(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -174,11 +174,11 @@ def _powers(front: SoundFront, re: np.ndarray, im: np.ndarray) -> np.ndarray:
     even = (zr >> 1) + (yr >> 1), (zi >> 1) - (yi >> 1)
     odd = (zi >> 1) + (yi >> 1), (yr >> 1) - (zr >> 1)
     tr, ti = _turned(front, k, *odd)
-    found = np.empty((len(re), m + 1), np.uint64)
+    squares = np.empty((len(re), m + 1), np.uint64)
     for places, sign in ((m - k, -1), (k, 1)):
         x, y = (even[0] >> 2) + sign * tr, (even[1] >> 2) + sign * ti
-        found[:, places] = (x * x + y * y) >> PAST_BITS
-    return found
+        squares[:, places] = (x * x + y * y) >> PAST_BITS
+    return squares
 
 
 def _logarithms(v: np.ndarray, bits: int) -> np.ndarray:

@@ -95,9 +95,9 @@ def bin_errors(
     the distance r from its level r^3 / 3; what lies beyond half a step of the outermost levels counts ``saturated``
     times.
     """
-    found = np.empty((len(steps), bins.shape[1]))
-    _nmp.bin_errors(bins, ends, origin, np.array([steps, steps**3]), *limits, saturated, found)
-    return found
+    errors = np.empty((len(steps), bins.shape[1]))
+    _nmp.bin_errors(bins, ends, origin, np.array([steps, steps**3]), *limits, saturated, errors)
+    return errors
 
 
 def evenly(start: np.ndarray, size: np.ndarray, many: np.ndarray, origin: float, scale: float) -> np.ndarray:

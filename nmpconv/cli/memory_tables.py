@@ -55,13 +55,13 @@ def _facts(model: Model, plan: Memory, target: str) -> list[tuple[str, str]]:
     ]
 
 
-def _memories(model: Model, found: Memory) -> str:
+def _memories(model: Model, plan: Memory) -> str:
     """Sizes and traffic of two memories; '' of one."""
     from nmpconv.file.memory_map import least_slow
 
     if not model.fast_bytes:
         return ""
-    fast, slow = (sum(step.moved[i] for step in found.steps) for i in range(2))
+    fast, slow = (sum(step.moved[i] for step in plan.steps) for i in range(2))
     least = least_slow(model)
     bound = "" if least is None else f", at least {least} B"
     return f"{model.fast_bytes} B fast, then slow; ops move {fast} B fast, {slow} B slow{bound}"

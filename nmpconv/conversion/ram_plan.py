@@ -47,18 +47,18 @@ def planned(
 
 def _in_two(graph: Graph, memories: Memories, target: str | None, trace: Checked) -> Graph:
     """In the fast memory alone where all of a run fits, else in both."""
-    one = planned(graph, None, target, trace)
-    data = to_bytes(one, {})
+    single = planned(graph, None, target, trace)
+    data = to_bytes(single, {})
     alone = _arena(data, target)
     if alone <= memories.fast:
-        return one
+        return single
     scratch = targets.scratch(data, target)
     for _ in range(ATTEMPTS):
-        two = two_memories.run(one, memories.fast, scratch)
-        found = targets.scratch(to_bytes(two, {}), target)
-        if all(now <= before for now, before in zip(found, scratch, strict=True)):
+        two = two_memories.run(single, memories.fast, scratch)
+        split_scratch = targets.scratch(to_bytes(two, {}), target)
+        if all(now <= before for now, before in zip(split_scratch, scratch, strict=True)):
             break
-        scratch = [max(sizes) for sizes in zip(found, scratch, strict=True)]  # of results over their inputs
+        scratch = [max(sizes) for sizes in zip(split_scratch, scratch, strict=True)]  # of results over their inputs
     two = trace(two, "PLANNED", "two_memories")
     needs = _arena(to_bytes(two, {}), target)
     if needs - two.fast_bytes > memories.slow:
@@ -73,7 +73,7 @@ def _in_two(graph: Graph, memories: Memories, target: str | None, trace: Checked
 def _arena(data: bytes, target: str | None) -> int:
     """Bytes of the arena on a microcontroller; None or the host: the most of all of them."""
     wanted = (target,) if target in targets.MICROCONTROLLERS else targets.MICROCONTROLLERS
-    return max(targets.needs(data, one).arena for one in wanted)
+    return max(targets.needs(data, name).arena for name in wanted)
 
 
 def _within(graph: Graph, room: int | None, share: float, trace: Checked) -> Graph:

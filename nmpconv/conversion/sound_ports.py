@@ -54,8 +54,8 @@ def fronts(graph: Graph, front: FrontEnd | None, axis: int | None, states: Colle
     grids = _grids(value)[places]
     if not (grids == grids[0]).all():
         raise UsageError(f"the frames of {fed[0]!r} have grids of their own", where="--audio", hint=HINT)
-    one = (grids == grids[:, :1]).all()
-    exponents, offsets = (grids[0, : 1 if one else None, i].tolist() for i in (0, 1))
+    is_shared = (grids == grids[:, :1]).all()
+    exponents, offsets = (grids[0, : 1 if is_shared else None, i].tolist() for i in (0, 1))
     whole = [offset * 2.0**-sound.EXPONENT for offset in offsets]
     if any(offset != int(offset) for offset in whole):
         raise UsageError(
@@ -77,5 +77,5 @@ def _grids(value: Value) -> np.ndarray:
     if shifts is None:
         return np.tile([float(exponent), value.origin], (value.size, 1))
     rank = len(value.shape)
-    both = exponent - np.log2(shifts.factors(rank)), shifts.origins(rank)
-    return np.stack([np.broadcast_to(one, value.shape).ravel() for one in both], axis=1)
+    columns = exponent - np.log2(shifts.factors(rank)), shifts.origins(rank)
+    return np.stack([np.broadcast_to(column, value.shape).ravel() for column in columns], axis=1)

@@ -128,7 +128,7 @@ class FrontEnd:
         return "" if 1 <= self._whole_floor <= sound.FLOOR_MAX else f"a floor of {self.floor:g} is out of their range"
 
 
-KEYS = {one.name for one in fields(FrontEnd)} - {"tables"}
+KEYS = {key.name for key in fields(FrontEnd)} - {"tables"}
 
 
 def of_file(tables: SoundFront) -> FrontEnd:

@@ -60,8 +60,8 @@ def run_samples(data: bytes, inputs: Sequence[NDArray[Any]], outputs: Sequence[N
     inputs, outputs: [N, *shape] in the order of the ports, contiguous arrays of their dtypes. part: of step 1.
     """
     model, level = _in_memory(data), _level(None)
-    found, table = _with_customs(lambda custom: _nmp.inspect(model, level, 1, custom))
-    net = _nmp.Net(model, aligned(found["arena_bytes"]), level, 1, table.address if table else 0)
+    info, table = _with_customs(lambda custom: _nmp.inspect(model, level, 1, custom))
+    net = _nmp.Net(model, aligned(info["arena_bytes"]), level, 1, table.address if table else 0)
     net.run_each([byte_rows(x, len(x)) for x in inputs], [byte_rows(y, len(y)) for y in outputs], part.start, part.stop)
     if table:
         table.raise_failure()

@@ -131,13 +131,13 @@ class TrainableLayer(nn.Module):
         begin, outs = self._begin, len(self.bias)
         self.shifts = weight_shifts(self.x, self.w, self.y, outs)
         steps = np.broadcast_to(np.exp2(np.array(self.w.exponents, np.float64)), outs)
-        kept: Mapping[str, Any] = {
+        buffers: Mapping[str, Any] = {
             "weight_factor": begin.weight_factor / steps.reshape(-1, *[1] * (begin.weight.ndim - 1)),
             "bias_factor": begin.bias_factor / 2.0**self.y.exponent,
             "downshift": np.exp2(-self.shifts.astype(np.float64)),
             "pad": graph[node.inputs[3]].data if len(node.inputs) == 4 else None,
         }
-        for name, array in kept.items():
+        for name, array in buffers.items():
             tensor = None if array is None else torch.tensor(array, dtype=torch.float32, device=self.weight.device)
             self.register_buffer(name, tensor, persistent=False)
 

@@ -196,8 +196,8 @@ class TrainableNet(nn.Module):
         reals = [
             _times(env[v.name], unit(v.name)) * step_of(v) if v.data is None else _constant(v, device) for v in operands
         ]
-        found, own = meaning(node.params, reals, operands, y) / step_of(y), unit(y.name)
-        return found if own is None else found / own
+        result, own = meaning(node.params, reals, operands, y) / step_of(y), unit(y.name)
+        return result if own is None else result / own
 
 
 def _times(x: Tensor, unit: Tensor | None) -> Tensor:
