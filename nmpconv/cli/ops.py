@@ -56,7 +56,7 @@ def command(
     table = [
         [
             op.name,
-            ", ".join(op.onnx) or ("(a user's own)" if op.installed else "(inserted by the converter)"),
+            ", ".join(op.onnx) or f"({op.source})",
             "yes",
             "no" if op.narrow else "yes",
             op.restrictions,

@@ -35,6 +35,7 @@ class BatchMatmul(Op):
     """fully_connected lowers Gemm and MatMul, and comes to `matmul` where neither side is its weight."""
 
     name = "batch_matmul"
+    source = "MatMul, Gemm of two computed tensors"
     Params = BatchMatmulParams
     clamps = True
     operands = 2

@@ -32,6 +32,7 @@ class ConvAddParams(Conv2DParams):
 
 class ConvAdd(Op):
     name = "conv_add"
+    source = "pass residual_operands: conv2d and the add behind it"
     Params = ConvAddParams
     clamps = True
     narrow = True

@@ -38,7 +38,7 @@ class Custom(Op):
     name = "custom"
     Params = CustomParams
     operands = None
-    installed = True
+    source = "a user's own"
     restrictions = f"an installed op of the user's; at most {INPUTS_MAX} inputs, one output"
 
     def lower(self, node: OnnxNode, to: GraphBuilder) -> None:

@@ -11,5 +11,6 @@ class Maximum(Aligned):
     name = "maximum"
     Params = AlignedParams
     kind = "Max"
+    source = "Max, Or of two tensors, PRelu with a slope for each channel"
     combine = np.maximum
     monotone = True

@@ -11,5 +11,6 @@ class Minimum(Aligned):
     name = "minimum"
     Params = AlignedParams
     kind = "Min"
+    source = "Min, And of two tensors"
     combine = np.minimum
     monotone = True

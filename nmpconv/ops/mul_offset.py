@@ -34,6 +34,7 @@ class MulOffset(Mul):
     Params = MulOffsetParams
     restrictions = "int8 but for the second operand"
     onnx = ()
+    source = "pass offsets: mul of a tensor with an origin"
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         p: MulOffsetParams = node.params

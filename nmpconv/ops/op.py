@@ -56,6 +56,7 @@ class Op:
     operands: how many inputs are int8 or int16 with one exponent, computed or not; None: all, which are one or more.
     constants: the least and the most constants behind them, once the node is integer.
     onnx:     the ONNX op types that `lower` turns into this op.
+    source:   where there are none: the operators that another op lowers to this one, or the pass that writes it.
 
     Traits, which passes ask for instead of naming ops:
 
@@ -70,7 +71,6 @@ class Op:
     absorbs:     factors of the input's channels go into constants (`with_factors`); those of the output are one number.
     layer:       in an op with weights: the place of x among the inputs, which weights and bias follow.
     narrow:      it computes in int8 alone.
-    installed:   it stands for ops that users install (`missing`).
     head:        what reaches an output of the graph only through this op is worth the width of an output.
     """
 
@@ -97,9 +97,9 @@ class Op:
     layer: ClassVar[int | None] = None
     narrow: ClassVar[bool] = False
     head: ClassVar[bool] = False
-    installed: ClassVar[bool] = False
 
     onnx: ClassVar[tuple[str, ...]] = ()
+    source: ClassVar[str] = ""
 
     def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Add this op's nodes for one ONNX node of a type in `onnx`; or Unsupported: why, and the nearest form."""

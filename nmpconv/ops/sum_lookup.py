@@ -52,6 +52,7 @@ class SumLookupParams(LookupParams):
 
 class SumLookup(Op):
     name = "sum_lookup"
+    source = "pass wide_sums: a logarithm or root of a sum of squares"
     Params = SumLookupParams
     float_only = Lookup.float_only
     constants = (2, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from dataclasses import replace
 from itertools import pairwise
@@ -10,13 +11,17 @@ from pathlib import Path
 
 import cli_files
 import nets
+import numpy as np
 import pytest
+from onnx_text import build
 
 from nmpconv import __version__
 from nmpconv.cli import console
 from nmpconv.file.writer import to_bytes
+from nmpconv.frontend.onnx import load
 from nmpconv.ir import Node
 from nmpconv.ops import OPS
+from nmpconv.ops.op import Op
 from nmpconv.runtime.targets import MICROCONTROLLERS
 
 
@@ -137,6 +142,32 @@ def test_ops_page(cli, root: Path, bless: bool) -> None:
     if bless:
         path.write_text(before + table + end + after, encoding="utf-8")
     assert mark + rest.partition(end)[0] == table or bless, "pytest tests/cli -k ops_page --bless writes it anew"
+
+
+BY_ANOTHER_OP = {
+    "minimum": {"Min": "y = Min(a, b)", "And": "c = Greater(a, b) d = Greater(b, z) y = And(c, d)"},
+    "maximum": {
+        "Max": "y = Max(a, b)",
+        "Or": "c = Greater(a, b) d = Greater(b, z) y = Or(c, d)",
+        "PRelu": "y = PRelu(a, slopes)",
+    },
+    "batch_matmul": {"MatMul": "y = MatMul(a, b)", "Gemm": "y = Gemm(a, b)"},
+}
+
+
+@pytest.mark.parametrize("op", [op for op in OPS.values() if not op.onnx], ids=lambda op: op.name)
+def test_ops_of_no_operator_say_where_they_come_from(cli, op: Op, root: Path, tmp_path: Path) -> None:
+    assert f"{op.name} ({op.source})" in " ".join(cli("ops").out.split()) and op.source
+    words = set(re.findall(r"\b[A-Z]\w+", op.source))
+    assert words == set(BY_ANOTHER_OP.get(op.name, ()))
+    for nodes in BY_ANOTHER_OP.get(op.name, {}).values():
+        kind = "bool" if "Greater" in nodes else "float"
+        text = f"(float[4,4] a, float[4,4] b, float[4,4] z) => ({kind}[4,4] y) {{ {nodes} }}"
+        build(text, 17, tmp_path / "m.onnx", arrays={"slopes": np.array([0.1, 0.2, 0.3, 0.4])})
+        assert op.name in {node.op for node in load(tmp_path / "m.onnx").nodes}, nodes
+    if op.source.startswith("pass "):
+        name = op.source.split()[1].rstrip(":")
+        assert list((root / "nmpconv" / "passes").rglob(f"{name}.py")), name
 
 
 def test_version(cli) -> None:
