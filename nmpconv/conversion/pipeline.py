@@ -42,6 +42,8 @@ from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 from nmpconv.runtime.costs import footprint
 
+UNFITTED = Recipe("none", False)  # of a conversion without data
+
 
 @dataclass(frozen=True)
 class Result:
@@ -210,11 +212,25 @@ def _recipe_text(context: Context, calibrated: Calibrated, decision: Decision) -
 
 
 def plan(model: Path, options: Options) -> Result:
-    """Converts without data, for sizes: ranges are `ranges.assumed`, so exponents and integers mean nothing.
+    """Converts without data, for sizes."""
+    context = Context.of(model, options, silent, Here())
+    options, planned = context.options, planned_without_data(context)
+    data = to_bytes(planned, file_contents.metadata(model, options, UNFITTED, 0) | file_contents.traffic(planned))
+    report = Report.of(planned)
+    sizes = [
+        replace(layer, exponent_in=0, exponent_weights=None, exponent_out=0, shift=None, bias=None)
+        for layer in report.layers
+    ]
+    needs = footprint(data, options.target)
+    report = replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data), footprint=needs)
+    return Result(data, replace(report, quality=Quality(why="sizes only, nothing was calibrated")), planned)
+
+
+def planned_without_data(context: Context) -> Graph:
+    """The graph with the sizes of a file: ranges are `ranges.assumed`, so exponents and integers mean nothing.
 
     No channel is dropped, since that depends on the integers.
     """
-    context = Context.of(model, options, silent, Here())
     options, trace = context.options, context.trace
     graph = import_without_data(context)
     # Most paddings are no larger than what they surround.
@@ -227,16 +243,7 @@ def plan(model: Path, options: Options) -> Result:
     if options.faithful:
         graph, stats, bits, own = given_grids.run(graph, stats, bits, options.bits == "a16w8")
     choices = context.recipe_file.choices(graph).over(own).widths()
-    fitter, recipe = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices), Recipe("none", False)
-    integer = fitter.quantize(fitter.prepare(recipe.equalize, [], trace), recipe.gptq, trace)
+    fitter = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices)
+    integer = fitter.quantize(fitter.prepare(UNFITTED.equalize, [], trace), UNFITTED.gptq, trace)
     step = decisions.one_step(integer, options, trace)
-    planned = ram_plan.planned(step, options.max_ram, options.target, trace, options.memories)
-    data = to_bytes(planned, file_contents.metadata(model, options, recipe, 0) | file_contents.traffic(planned))
-    report = Report.of(planned)
-    sizes = [
-        replace(layer, exponent_in=0, exponent_weights=None, exponent_out=0, shift=None, bias=None)
-        for layer in report.layers
-    ]
-    needs = footprint(data, options.target)
-    report = replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data), footprint=needs)
-    return Result(data, replace(report, quality=Quality(why="sizes only, nothing was calibrated")), planned)
+    return ram_plan.planned(step, options.max_ram, options.target, trace, options.memories)

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.base.verdict import Footprint
+from nmpconv.errors import NmpError
 from nmpconv.file.reader import FileOp, FileTensor, Model, read
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
@@ -65,7 +66,10 @@ class Counted:
 
 
 def estimated(data: bytes, target: str) -> list[int]:
-    """Instructions of each op of a file. target: of `targets.MICROCONTROLLERS`. Raises ModelError."""
+    """Instructions of each op of a file. target: of `targets.MICROCONTROLLERS`.
+
+    Raises ModelError; NmpError for an op that the table lacks.
+    """
     rows = _table()[target]
     work = ((_row(rows, op.kernel), op.counts) for op in counted(data, target))
     return [round(sum(row.get(name, 0.0) * count for name, count in counts.items())) for row, counts in work]
@@ -101,7 +105,12 @@ def _row(rows: Mapping[str, Mapping[str, float]], kernel: str) -> Mapping[str, f
         return more != rest, any(b < a for a, b in pairs), sum(abs(a - b) for a, b in pairs), other
 
     kin = [other for other in rows if other.split(" ")[0] == kind]
-    assert kin, f"{TABLE.name} has no row of {kind}: add it to bench/cost_cases.py, then `make costs` measures it"
+    if not kin:
+        raise NmpError(
+            f"the instructions of {kind} are not known",
+            where=f"nmpconv/runtime/{TABLE.name}",
+            hint=f"`make costs ARGS={kind}` counts them: CONTRIBUTING.md, Add an op",
+        )
     return rows[min(kin, key=far)]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from op_cases import BY_OP as CASES
 
+from nmpconv.errors import NmpError
 from nmpconv.file.reader import read
 from nmpconv.file.writer import to_bytes
 from nmpconv.ops import OPS
@@ -137,6 +138,13 @@ def test_widths_that_were_not_counted_are_the_next_wider_ones() -> None:
     assert costs._row(rows, "dense 8/8/16") == {"call": 2.0}
     assert costs._row(rows, "dense 8/8/8 portable") == {"call": 3.0}
     assert costs._row({"dense 8/8/8": {"call": 1.0}}, "dense 16/8/8 portable") == {"call": 1.0}
+
+
+def test_an_op_that_was_not_counted_says_what_to_run() -> None:
+    with pytest.raises(NmpError) as caught:
+        costs._row({"dense 8/8/8": {"call": 1.0}}, "hinge 8/8")
+    for words in ("instructions of hinge", "nmpconv/runtime/costs.json", "`make costs ARGS=hinge`", "CONTRIBUTING.md"):
+        assert words in str(caught.value)
 
 
 def test_every_weighted_op_tells_its_sums() -> None:
