@@ -46,30 +46,36 @@ def quality(
     bits: str,
     widths: str,
     images: int,
+    fitted: int,
     score: Score | None,
     fitted_db: Mapping[str, float],
     unit: str,
     causes: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Warnings of a poor SQNR or agreement, and of few images. bits, widths: of `options.Options`. score: on validation
-    images; where there are none, fitted_db counts: dB of the heads on the others. unit: the word for images. More bits
-    cost RAM, so they are advised only where JUDGED images prove that the result is poor. causes: see `unlike_ranges`;
-    named where it is."""
+    """Warnings of a poor SQNR or agreement, and of few images.
+
+    bits, widths: of `options.Options`. images: all that calibrate. fitted: those of them that biases are fitted to.
+    score: on validation images; where there are none, fitted_db counts: dB of the heads on the fitted ones. unit: the
+    word for images. causes: see `unlike_ranges`; named where the result is poor. More bits cost RAM, so they are
+    advised only where JUDGED images prove that it is.
+    """
     texts = []
     if 0 < images < FEW_IMAGES:
-        texts.append(f"{images} calibration {unit} are few: ranges and biases may fit no others; about 100 are right")
+        part = f", {fitted} of which biases were fitted to," if fitted < images else ""
+        few = f"{images} calibration {unit}{part} are few"
+        texts.append(f"{few}: ranges and biases may fit no others; about 100 are right")
     wider = {"strict": "without --strict", "default": "--precise, --bits a16w8"}.get(widths, "--bits a16w8")
     tries = [wider] if bits == "8" else ["--bits 16"] if bits == "a16w8" else []
-    measured = images if score is None else score.images
+    measured = fitted if score is None else score.images
     tries = tries if measured >= JUDGED else []
     tries += [f"more {unit}"] if images < ENOUGH_IMAGES else []
     advised = f"try {', '.join([*tries, 'other preprocessing'])}"
     if score is not None:
         if proven := _poor(score, unit):
             texts.append(f"poor on {unit} that nothing was fitted to: {proven}; {advised}")
-    elif images and fitted_db and (db := mean_db(fitted_db.values())) < POOR_DB:
+    elif fitted and fitted_db and (db := mean_db(fitted_db.values())) < POOR_DB:
         proven = f"{db:.1f} dB"
-        texts.append(f"poor, even on {unit} that it was fitted to: {proven} on {images} {unit}; {advised}")
+        texts.append(f"poor, even on {unit} that it was fitted to: {proven} on {fitted} {unit}; {advised}")
     else:
         proven = ""
     return (*texts, *(causes if proven else ()))

@@ -133,6 +133,7 @@ def place(context: Context, whole: Graph) -> Quantized:
 def describe(context: Context, calibrated: Calibrated, decision: Decision, quantized: Quantized) -> Report:
     """Measures the quantized graph, and reports the decision, warnings and levers."""
     options, fitter, check = context.options, calibrated.fitter, calibrated.check()
+    count = len(calibrated.feeds)
     report = measure(decision.prepared, quantized.whole, fitter.images, outputs_alone=options.fast)
     score, quality = verdict_samples.validate(context, calibrated, decision, quantized.whole)
     quality = quality if score else verdict_samples.of_fitted(report, calibrated.unit, len(fitter.images))
@@ -151,11 +152,12 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
             else ()
         ),
         *diagnostics.saturating(decision.prepared.ranged),
-        *diagnostics.degenerate(fitter.images, fitter.graph.pixels, len(calibrated.feeds)),
+        *diagnostics.degenerate(fitter.images, fitter.graph.pixels, count),
         *diagnostics.quality(
             str(options.bits),
             options.widths,
-            len(calibrated.feeds if options.fast else fitter.images),
+            count,
+            len(fitter.images),
             score,
             report.sqnr_by_head,
             calibrated.unit,
@@ -163,7 +165,6 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         ),
     )
     notes = (check, *decision.notes) if isinstance(check, str) else decision.notes
-    count = len(calibrated.feeds)
     report = replace(
         report,
         recipe=str(decision.recipe),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import cli_files
 import numpy as np
 import onnx_text
 import pytest
@@ -14,22 +15,15 @@ from nmpconv.errors import ExitCode
 from nmpconv.file.reader import read
 from nmpconv.passes.quantize import rounding
 
-MODEL = """(float[1,3,16,16] x) => (float[1,5] y) <float[16,3,3,3] w1, float[16,16,3,3] w2, float[8,16,1,1] w3,
-float[32,5] w4> {
-  a = Conv <pads = [1,1,1,1]> (x, w1)  b = Relu(a)
-  c = Conv <pads = [1,1,1,1]> (b, w2)  d = Relu(c)
-  means = AveragePool <kernel_shape = [8,8], strides = [8,8]> (d)
-  e = Conv(means, w3)  small = Relu(e)
-  f = Flatten(small)  y = MatMul(f, w4)
-}"""
 CONVERT = ("convert", "means.onnx", "--data", "x.npy")
 SAMPLES = 40
+PART = "20 calibration samples, 8 of which biases were fitted to, are few"
 
 
 @pytest.fixture
 def fits(cli, monkeypatch: pytest.MonkeyPatch):
     """fits(*flags): numbers of samples that each fit of a conversion saw, and what ran."""
-    onnx_text.build(MODEL, 13, "means.onnx")
+    onnx_text.build(cli_files.MEANS, 13, "means.onnx")
     np.save("x.npy", np.random.default_rng(0).normal(size=(SAMPLES, 3, 16, 16)).astype(np.float32))
     plain = rounding.run
 
@@ -100,9 +94,12 @@ def test_what_needs_several_conversions_is_refused(cli, flag: str) -> None:
     assert f"--fast: {flag} needs several conversions, where one is asked for" in ran.err
 
 
-def test_a_few_samples(fits) -> None:
-    few, ran = fits("--fast", "--limit", "3")
-    assert (ran.code, few) == (0, [3])
+@pytest.mark.parametrize(("count", "words"), [(3, "3 calibration samples are few"), (20, PART), (36, "")])
+def test_a_few_samples(fits, count: int, words: str) -> None:
+    few, ran = fits("--fast", "--limit", str(count), "--json")
+    assert (ran.code, few) == (0, [min(count, 8)])
+    warnings = [text for text in ran.json["warnings"] if "are few" in text]
+    assert [text.partition(":")[0] for text in warnings] == ([words] if words else [])
 
 
 def test_from_python(fits) -> None:

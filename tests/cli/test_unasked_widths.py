@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cli_files
 import numpy as np
 import onnx_text
 import pytest
 
 from nmpconv.file.reader import read
 
-MODEL = """(float[1,3,16,16] x) => (float[1,5] y) <float[16,3,3,3] w1, float[16,16,3,3] w2, float[8,16,1,1] w3,
-float[32,5] w4> {
-  a = Conv <pads = [1,1,1,1]> (x, w1)  b = Relu(a)
-  c = Conv <pads = [1,1,1,1]> (b, w2)  d = Relu(c)
-  means = AveragePool <kernel_shape = [8,8], strides = [8,8]> (d)
-  e = Conv(means, w3)  small = Relu(e)
-  f = Flatten(small)  y = MatMul(f, w4)
-}"""
-
 
 @pytest.fixture
 def widths(cli):
     """widths(*flags): the widths of the small tensors, and what ran."""
-    onnx_text.build(MODEL, 13, "means.onnx")
+    onnx_text.build(cli_files.MEANS, 13, "means.onnx")
     np.save("x.npy", np.random.default_rng(0).normal(size=(24, 3, 16, 16)).astype(np.float32))
 
     def run(*flags: str):

@@ -77,14 +77,21 @@ def test_information_of_results() -> None:
 
 
 def test_results_on_images_that_were_fitted_to_are_judged_where_there_are_no_others() -> None:
-    [poor] = quality("8", "default", 40, None, {"y": 9.0}, "images")
+    [poor] = quality("8", "default", 40, 40, None, {"y": 9.0}, "images")
     assert poor.startswith(
         "poor, even on images that it was fitted to: 9.0 dB on 40 images; try --precise, --bits a16w8"
     )
-    assert quality("8", "default", 40, None, {"y": 16.0}, "images") == ()
-    [poor] = quality("16", "default", 200, None, {"zeros": -math.inf, "exact": math.inf}, "images")
+    assert quality("8", "default", 40, 40, None, {"y": 16.0}, "images") == ()
+    [poor] = quality("16", "default", 200, 200, None, {"zeros": -math.inf, "exact": math.inf}, "images")
     assert poor.startswith("poor, even on images that it was fitted to: -inf dB on 200 images; try")
-    assert quality("8", "default", 0, None, {}, "images") == ()
+    assert quality("8", "default", 0, 0, None, {}, "images") == ()
+
+
+def test_of_images_that_only_some_were_fitted_to_both_counts_are_told() -> None:
+    few, poor = quality("8", "default", 20, 8, None, {"y": 9.0}, "images")
+    assert few.startswith("20 calibration images, 8 of which biases were fitted to, are few: ")
+    assert poor.endswith("9.0 dB on 8 images; try more images, other preprocessing")
+    assert quality("8", "default", 40, 8, None, {"y": 16.0}, "images") == ()
 
 
 JOINED = """graph net
@@ -117,10 +124,10 @@ def test_what_shares_a_grid_is_named_with_its_range(reach: tuple[float, float], 
     assert "in 'n_z', which leaves the former 0.01 steps" in parts
     assert channels.startswith("channel 0 (up to 2) and 1 (up to 900)")
     assert "of input 't'" in channels
-    [poor, *causes] = quality("8", "strict", 200, None, {"z": 9.0}, "samples", found)
+    [poor, *causes] = quality("8", "strict", 200, 200, None, {"z": 9.0}, "samples", found)
     assert poor.startswith("poor")
     assert tuple(causes) == found
-    assert quality("8", "strict", 200, None, {"z": 30.0}, found) == ()
+    assert quality("8", "strict", 200, 200, None, {"z": 30.0}, found) == ()
 
 
 def test_labels_tell_where_results_are_as_sure() -> None:

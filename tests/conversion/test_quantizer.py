@@ -428,6 +428,6 @@ def test_a_poor_result_is_reported_where_chance_does_not_explain_it(
     score: Score, bits: str, expected: str | None
 ) -> None:
     """Two images of 34 are no reason to double the RAM (MobileNetV2: 98.25 % of 400 others agree)."""
-    found = quality(bits, "default", 120, score, {}, "images")
+    found = quality(bits, "default", 120, 80, score, {}, "images")
     assert len(found) == (expected is not None)
     assert expected is None or f"poor on images that nothing was fitted to: {expected}" in found[0]
