@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpconv.base import units
+from nmpconv.base import memory_spec, units
 from nmpconv.base.memory_spec import Memories
-from nmpconv.base.memory_spec import parse as parse_memories
 from nmpconv.conversion.option_types import (
     BiasBits,
     Bits,
@@ -42,6 +41,11 @@ PIXELS_MOST = 178_956_970  # Pillow's own limit
 def _bias_width(value: str) -> int:
     """Bits of biases; 0 for the narrowest."""
     return int(value) if value.isdecimal() else 0
+
+
+def _true_or_none(on: bool) -> bool | None:
+    """None where files say nothing of an option that is off."""
+    return True if on else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +133,7 @@ class Options:
             recorded="fast",
             recorded_default=False,
             recipe=True,
-            stored=lambda on: True if on else None,
+            stored=_true_or_none,
         ),
     )
     recipe: Path | None = field(
@@ -171,11 +175,12 @@ class Options:
             QUANTIZATION,
             "A fast memory and a slow one beside it: tensors lie so that ops move few bytes in the slow one. The "
             "outputs stay the same.",
-            metavar="fast=256k,slow=8M",
-            example="ram='fast=256k,slow=8M'",
+            metavar=memory_spec.FORM,
+            example=f"ram={memory_spec.FORM!r}",
             shows_default=False,
             recorded="ram",
             recorded_default=False,
+            recipe=True,
         ),
     )
     target: Target | None = field(
@@ -345,7 +350,7 @@ class Options:
             recorded="faithful",
             recorded_default=False,
             recipe=True,
-            stored=lambda on: True if on else None,
+            stored=_true_or_none,
         ),
     )
     save_profile: Path | None = field(
@@ -383,7 +388,7 @@ class Options:
     @property
     def memories(self) -> Memories | None:
         """Bytes of a fast and of a slow memory. Raises UsageError."""
-        return None if self.ram is None else parse_memories(self.ram)
+        return None if self.ram is None else memory_spec.parse(self.ram)
 
     def changed(self) -> dict[str, Any]:
         """Options that are not at their defaults, for the command that does the same."""

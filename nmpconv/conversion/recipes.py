@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmpconv.base import units
+from nmpconv.base import memory_spec, units
 from nmpconv.base.files import read_text, toml_of, write_file
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.conversion.option_types import Flag, kinds_of, option_flag, words_of
@@ -83,6 +83,14 @@ def _number(words: str, low: float, high: float) -> Allowed:
     return Allowed(words, read)
 
 
+def _memories(value: Any) -> str:
+    """The value as it is, if it is a pair of memories."""
+    if not isinstance(value, str):
+        raise ValueError
+    memory_spec.parse(value)
+    return value
+
+
 TRUTH = _one_of(True, False)
 MOST = 2**53  # a number of bytes
 
@@ -97,6 +105,8 @@ def _allowed(option: Field[Any], flag: Flag) -> Allowed:
     if flag.metavar == units.SIZE:
         words = f'bytes from {flag.low} to {MOST}, such as 65536 or "64k"'
         return Allowed(words, partial(units.whole, units=units.BYTES, low=flag.low, high=MOST))
+    if flag.metavar == memory_spec.FORM:
+        return Allowed(f"text such as {json.dumps(flag.metavar)}", _memories)
     assert flag.low is not None and flag.high is not None
     return _number(f"a number from {flag.low:g} to {flag.high:g}", flag.low, flag.high)
 

@@ -29,6 +29,7 @@ def lines(text: str) -> list[str]:
         ("--method", "mse4"),
         ("--limit", "3"),
         ("--fast",),
+        ("--ram", "fast=1k,slow=1M"),
     ],
 )
 def test_the_same_bytes_again(cli, flags: tuple[str, ...]) -> None:
@@ -73,6 +74,8 @@ def test_a_recipe_by_hand(cli) -> None:
         ("\n[convert]\nbits = 9\n", 'r.toml:3: bits of [convert] is 9; allowed: "8", "16" or "a16w8"'),
         ("\n[convert]\nbits = true\n", "r.toml:3: bits of [convert] is True; allowed: "),
         ('[convert]\nmax_ram = "64q"\n', "r.toml:2: max_ram of [convert] is '64q'; allowed: bytes from 1 to "),
+        ('[convert]\nram = "1k"\n', "ram of [convert] is '1k'; allowed: text such as \"fast=256k,slow=8M\""),
+        ("[convert]\nram = 1024\n", "r.toml:2: ram of [convert] is 1024; allowed: text such as"),
         ('[convert]\npercentile = "99"\n', "percentile of [convert] is '99'; allowed: a number from 50 to 100"),
         ("[convert]\nbit = 8\n", "r.toml:2: the key 'bit' in [convert] is unknown; there are bits, widths"),
         ("[tensor]\n", "r.toml:1: the table 'tensor' is unknown; there are convert, tensors, ops"),
