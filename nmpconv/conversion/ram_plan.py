@@ -42,11 +42,19 @@ def planned(
         except Unsupported as error:
             message = f"{error.message}: {max_ram - room} of {max_ram} are for scratch and handle"
             raise Unsupported(message, hint="more RAM, a smaller input, or 8 bits") from error
-    raise Unsupported(f"no plan for {max_ram} bytes was found", hint="a little more RAM")
+    raise Unsupported(
+        f"no plan for {max_ram} bytes in {ATTEMPTS} attempts: each needs more scratch than the one before left to it",
+        where="--max-ram",
+        hint="a little more RAM",
+    )
 
 
 def _in_two(graph: Graph, memories: Memories, target: str | None, trace: Checked) -> Graph:
-    """In the fast memory alone where all of a run fits, else in both."""
+    """In the fast memory alone where all of a run fits, else in both.
+
+    Results over their inputs take other scratch, so an attempt leaves room for that of the one before. Where the last
+    attempt still needs more, the scratch of those ops lies in the slow memory.
+    """
     single = planned(graph, None, target, trace)
     data = to_bytes(single, {})
     alone = _arena(data, target)

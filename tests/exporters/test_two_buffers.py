@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.passes.memory import two_memories
 from nmpconv.runtime import targets
+from nmpconv.runtime.targets import MICROCONTROLLERS
 
 
 def model(fast: int) -> bytes:
@@ -53,6 +55,18 @@ def test_two_buffers(models: dict[str, int], tmp_path: Path, need_tool: Callable
             assert found.stdout.count("the outputs are those of the test vector") == len(models)
             found = subprocess.run([need_tool("objdump"), "-h", program], capture_output=True, text=True)
             assert ".fast" in found.stdout and ".slow" in found.stdout
+
+
+def test_the_readme_counts_what_a_build_with_two_memories_adds() -> None:
+    """A model of one memory has a larger handle there: as the macro says, so for each target."""
+    alone, beside = (bundle({"two": model(0), **others}) for others in ({}, {"one": model(2048)}))
+    figures = [
+        [int(n) for n in re.findall(r"^\| (?:arena:|on) .*?(\d+) \|$", section, re.MULTILINE)]
+        for files in (alone, beside)
+        for section in files["README.md"].decode().partition("| `two` |")[2].split("\n\n")[:1]
+    ]
+    assert [more - less for less, more in zip(*figures, strict=True)] == [16] * (len(MICROCONTROLLERS) + 1)
+    assert f"TWO_ARENA_BYTES {figures[1][0]} ".encode() in beside["src/two_data.h"]
 
 
 def test_one_memory_has_one_buffer() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nmpconv.base.files import licence
-from nmpconv.exporters.c_sources.bundled_model import BundledModel, bundled, c_name, check_name
+from nmpconv.exporters.c_sources.bundled_model import BundledModel, bundled, c_name, check_name, knows_two_memories
 from nmpconv.exporters.c_sources.data_header import OLD_NAME, data_files, old_header
 from nmpconv.exporters.c_sources.interpreter_sources import ON_PCS, SPDX, interpreter_files
 from nmpconv.exporters.c_sources.packages import package_of, packaged
@@ -37,7 +37,7 @@ def bundle(
     package = package_of(check_name(name) if name else _joined(all_), all_)
     sources = dict(interpreter_files(all_, package.export))
     for model in all_:
-        sources |= data_files(model, tensors, split=any(other.model.fast_bytes for other in all_))
+        sources |= data_files(model, tensors, split=knows_two_memories(all_))
     if len(all_) == 1 and all_[0].name != OLD_NAME:
         sources[f"{OLD_NAME}_data.h"] = old_header(all_[0], sources[f"{all_[0].name}_data.h"])
     files = {f"src/{path}": text for path, text in sources.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,6 +50,11 @@ class BundledModel:
     def turn(self) -> Turn:
         """Its needs as one of several, on whatever machine."""
         return Turn(self.data, self.model)
+
+
+def knows_two_memories(models: Iterable[BundledModel]) -> bool:
+    """Checks whether the build of these models knows two memories."""
+    return any(bundled.model.fast_bytes for bundled in models)
 
 
 def _picture(port: FilePort, model: Model) -> ImageInput | None:

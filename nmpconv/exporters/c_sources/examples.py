@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from nmpconv.exporters.c_sources.bundled_model import BundledModel, comment, literal
+from nmpconv.exporters.c_sources.bundled_model import BundledModel, comment, knows_two_memories, literal
 from nmpconv.exporters.c_sources.data_header import rows
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.file.reader import FilePort
@@ -54,7 +54,7 @@ def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
 
 def _creation(models: Sequence[BundledModel]) -> dict[str, str]:
     """The creation of a net, in one memory or in two."""
-    if any(model.model.fast_bytes for model in models):
+    if knows_two_memories(models):
         return {"SPLIT": "_split", "FAST": "&fast, sizeof(fast), ", "RAM": "(sizeof(fast) + sizeof(arena))"}
     return {"SPLIT": "", "FAST": "", "RAM": "sizeof(arena)"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from zlib import crc32
 
 from nmpconv.base.files import interpreter
-from nmpconv.exporters.c_sources.bundled_model import BundledModel
+from nmpconv.exporters.c_sources.bundled_model import BundledModel, knows_two_memories
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.file.reader import FileOp, FileTensor, Model
 from nmpconv.ops import layer_inputs
@@ -126,7 +126,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_HARD": int(any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
-        "NMP_TWO_MEMORIES": int(any(model.fast_bytes for model in each)),
+        "NMP_TWO_MEMORIES": int(knows_two_memories(models)),
         "NMP_CUSTOM": int(any(op.kind == CUSTOM for op, _ in ops)),
         "NMP_BUILD_CUSTOM(X)": " ".join(f"X({row})" for row in custom_rows(models)),
         "NMP_SOUND": int(any(bundled.sounds for bundled in models)),

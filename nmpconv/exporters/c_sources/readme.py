@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from nmpconv.exporters.c_sources.bundled_model import BundledModel, markdown
+from nmpconv.exporters.c_sources.bundled_model import BundledModel, knows_two_memories, markdown
+from nmpconv.exporters.c_sources.data_header import handle_growth
 from nmpconv.exporters.c_sources.packages import Package
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.exporters.layouts import Layout
@@ -71,7 +72,7 @@ def readme(package: Package, layouts: Iterable[Layout]) -> str:
     return filled(
         "README.md",
         TITLE=" and ".join(markdown(bundled.model.name) or "A model" for bundled in models) or "The nmp interpreter",
-        FACTS="".join(map(_facts, models)),
+        FACTS="".join(_facts(bundled, split=knows_two_memories(models)) for bundled in models),
         EXAMPLES=_examples(models),
         STEPS="\n".join(_steps(package, layout) for layout in layouts),
         OPS=", ".join(ops),
@@ -79,13 +80,14 @@ def readme(package: Package, layouts: Iterable[Layout]) -> str:
     )
 
 
-def _facts(bundled: BundledModel) -> str:
-    arenas = "\n".join(f"| on {target} | {needs(bundled.data, target).arena} |" for target in MICROCONTROLLERS)
+def _facts(bundled: BundledModel, *, split: bool) -> str:
+    more = handle_growth(bundled, split=split)
+    arenas = "\n".join(f"| on {target} | {needs(bundled.data, target).arena + more} |" for target in MICROCONTROLLERS)
     return f"""
 | `{bundled.name}` | bytes |
 |---|---|
 | model: constant, may stay in flash | {len(bundled.data)} |
-| arena: RAM, of which activations {bundled.model.arena_bytes} | at most {bundled.turn.arena} |
+| arena: RAM, of which activations {bundled.model.arena_bytes} | at most {bundled.turn.arena + more} |
 {arenas}
 | stack, on Cortex-M with DSP or vectors | at most {bundled.turn.stack} |
 """
