@@ -30,6 +30,7 @@ Names = tuple[Sequence[str] | None, Sequence[str] | None]
 OPSET = 17  # that torch exports to: old enough for every exporter since torch 1.13
 OPSET_OF_PROGRAMS = 18  # the one that torch's exporter of programs translates to
 PROGRAM = ".pt2"  # a program of torch.export, saved
+FILES = (str, Path, bytes, bytearray, memoryview, onnx.ModelProto)
 
 
 @contextmanager
@@ -41,17 +42,20 @@ def on_disk(
 
     example_inputs: a tensor or a tuple of them, that a torch module is called with when it is exported. data: by input,
     as of `file_argument.sources`; without example_inputs, the first sample of a module's only input is taken. names: of
-    a module's inputs and outputs; None: torch's own. An error about a temporary file names the model instead. Raises
-    UsageError, InputError.
+    a module's inputs and outputs; None: torch's own; files have theirs. An error about a temporary file names the model
+    instead. Raises UsageError, InputError.
     """
     is_path = isinstance(model, str | Path)
-    if is_path and Path(model).suffix.lower() != PROGRAM:
+    is_program = Path(model).suffix.lower() == PROGRAM if is_path else hasattr(model, "graph_signature")
+    if isinstance(model, FILES) and not is_program:
+        _refuse_names(names)
+    if is_path and not is_program:
         yield Path(model)
         return
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         path = Path(folder) / (Path(model).name if is_path else f"{_name(model)}.onnx")
         shown = str(model) if is_path else path.name
-        if is_path or hasattr(model, "graph_signature"):
+        if is_program:
             _export_program(model, path, shown, names)
         else:
             _write(model, path, example_inputs, data or {}, names)
@@ -60,6 +64,14 @@ def on_disk(
         except NmpError as error:
             error.where = error.where.replace(str(path), shown)
             raise
+
+
+def _refuse_names(names: Names) -> None:
+    """UsageError for names of ports: an ONNX or TFLite file has its own."""
+    for key, port_names in zip(("input_names", "output_names"), names, strict=True):
+        if port_names:
+            message = f"{key} are for torch modules and programs; a file has names of its own"
+            raise UsageError(message, where=key, hint="leave it out")
 
 
 def _name(model: Any) -> str:

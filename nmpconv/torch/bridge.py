@@ -83,7 +83,7 @@ def prepare(
     calibration samples, see `nmpconv.convert`; None: all of example_inputs. Images with ``mean`` and ``std`` make an
     input of pixels, which is still called with (pixel - mean) / std. input_names, output_names: what a module's inputs
     and outputs are called in the file, and by data and state. learn_exponents: exponents of activations are a
-    parameter, too; those of inputs, states and tensors before the first layer stay. keywords: those of
+    parameter, too; those of inputs, states, tensors before the first layer, and of a recipe stay. keywords: those of
     `nmpconv.convert`, such as recipe, bits and state.
 
     Raises InputError where torch cannot export the module, UnsupportedModel with a row for each node that cannot be
@@ -129,7 +129,8 @@ def _exponents(fitted: Fitted) -> TrainableExponents:
     decision, graph = fitted.decision, fitted.whole
     states = recurrent_states.checked(graph, fitted.context.options.state or ()).values()
     behind = trained_behind(graph)
-    free = trained_exponents.groups(decision.prepared.ranged, states)
+    fixed = {name for name, row in decision.fitter.choices.tensors.items() if "exponent" in row}
+    free = trained_exponents.groups(decision.prepared.ranged, fixed.union(states))
     groups = [group for group in free if not behind.isdisjoint(group)]
     return TrainableExponents(graph, groups, lambda e: decision.fitter.regridded(decision.prepared, e)[1])
 

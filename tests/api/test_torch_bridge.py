@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,30 @@ def test_exponents_are_learned(torch: Any) -> None:
         np.testing.assert_array_equal(made, wanted)
 
 
+def test_exponents_of_a_recipe_stay(torch: Any, tmp_path: Path) -> None:
+    import nmpconv.torch
+
+    nn = torch.nn
+    module, x = (
+        nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3)),
+        torch.randn(64, 4),
+    )
+
+    def prepared(**keywords: Any) -> Any:
+        return nmpconv.torch.prepare(module, x, strict=True, learn_exponents=True, **keywords)
+
+    exponents = prepared()._exponents
+    (name, *_), *others = exponents._groups
+    (tmp_path / "r.toml").write_text(f'[tensors]\n"{name}" = {{ exponent = -3 }}\n')
+    net = prepared(recipe=tmp_path / "r.toml")
+    assert net._exponents._groups == tuple(others)
+    with torch.no_grad():
+        net._exponents.log2_steps += 2
+    net(x)
+    tensors = {tensor.name: tensor for tensor in nmpconv.torch.convert(net).load().model.tensors}
+    assert tensors[name].exponents == (-3,)
+
+
 def test_a_file_is_trained(torch: Any) -> None:
     """An ONNX model in place of a module, with a Sigmoid, whose grid is its own, and a Concat with an input."""
     import nmpconv.torch
@@ -172,6 +197,8 @@ def test_a_file_is_trained(torch: Any) -> None:
         np.testing.assert_array_equal(made, wanted)
     with pytest.raises(UsageError, match="example_inputs"):
         nmpconv.torch.prepare(model)
+    with pytest.raises(UsageError, match="input_names are for torch modules and programs"):
+        nmpconv.torch.prepare(model, data=x.numpy(), input_names=["z"])
 
 
 def test_parameters_are_those_of_the_module(torch: Any) -> None:
