@@ -233,7 +233,8 @@ def _make(settings: Project, target: ProjectTarget, file: Path, progress: Progre
     except OSError as error:
         raise OutputError(f"cannot make the folder: {error.strerror}", where=str(file.parent)) from None
     options = {"levers": False, **_plain(target.options)}  # four more fits, for who asks for them
-    converted = convert(settings.model, data, report=file.with_suffix(".html"), progress=progress, **options)
+    report = file.with_suffix(".html")
+    converted = convert(settings.model, data, report=report, title=file.name, progress=progress, **options)
     machine = _machine(target)
     ram = targets.needs(converted.data, machine).arena if machine else targets.most(converted.data)
     sizes = {"flash": len(converted.data), "ram": ram}

@@ -89,10 +89,10 @@ def convert(keywords: Keywords) -> Converted:
     elements, or an array; they become constants, and an If that they decide its branch. outputs: tensors to cut the
     model at. progress: is called with (stage, done, total); True shows bars. journal: a file in which bits "auto" keeps
     what it has measured, to go on after a kill; whoever gives it removes it. report: an HTML file to write, see
-    `nmpconv.html_report`. levers: measure the 16 bits that would help most, which takes four more fits
-    (`Report.levers`); None: where there is a report. workers: how many processes fit recipes, levers and candidates of
-    bits "auto", or the address of a dask scheduler; the file is the same. The others are as `nmpconv convert --help`
-    tells.
+    `nmpconv.html_report`. title: of that report; None: the model's name, in .nmp. levers: measure the 16 bits that
+    would help most, which takes four more fits (`Report.levers`); None: where there is a report. workers: how many
+    processes fit recipes, levers and candidates of bits "auto", or the address of a dask scheduler; the file is the
+    same. The others are as `nmpconv convert --help` tells.
 
     Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
     each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.
@@ -108,7 +108,8 @@ def convert(keywords: Keywords) -> Converted:
         converted = Converted(result.data, result.report, result.graph, result.stats, sketch)
         if report is not None:
             command = forms.command(path.name, samples, keywords)
-            text = of_conversion(converted, f"{path.stem}.nmp", path, samples, command, options.decoder, progress)
+            title = keywords.title or f"{path.stem}.nmp"
+            text = of_conversion(converted, title, path, samples, command, options.decoder, progress)
             write_file(report, text.encode())
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")
     for note in result.report.notes:

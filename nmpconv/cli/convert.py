@@ -76,7 +76,12 @@ def command(
 
     with console.progress() as progress:
         result = nmpconv.convert(
-            shared_flags.file_or_stdin(model), sources, **options, journal=journal, progress=progress
+            shared_flags.file_or_stdin(model),
+            sources,
+            **options,
+            journal=journal,
+            title=destination.name,
+            progress=progress,
         )
     if not dry_run:
         shared_flags.write(path, result.data)

@@ -85,6 +85,7 @@ class Keywords(Options):
             command=False,
         ),
     )
+    title: str | None = None
     progress: Progress | bool | None = None
     preprocess: Mapping[str, Preprocess] | Preprocess | None = field(default=None, init=False)
 

@@ -49,7 +49,8 @@ PRINTED = {
 }
 TALK = {"quiet", "verbose", "no_color"}  # of every command
 # Keywords without a flag.
-OURS = {"model", "file", "files", "folder", "project_file", "data", "example_inputs", "journal", "progress", "widths"}
+OURS = {"model", "file", "files", "folder", "project_file", "data"}
+OURS |= {"example_inputs", "journal", "progress", "title", "widths"}
 
 
 class Flag(NamedTuple):

@@ -39,6 +39,11 @@ def test_of_a_conversion(cli) -> None:
     assert "--report" not in Path("r.html").read_text().split("<main", 1)[1].split("Options of", 1)[0]
 
 
+def test_it_is_titled_by_the_file_that_is_written(cli) -> None:
+    cli("convert", "model.onnx", "--data", "images", "-o", "other.nmp", "--fast", "--report", "r.html")
+    assert "<h1>other.nmp</h1>" in Path("r.html").read_text()
+
+
 def test_of_two_files(cli) -> None:
     Path("other.nmp").write_bytes(Path("model.nmp").read_bytes())
     assert cli("report", "model.nmp", "other.nmp", "-o", "two.html").left == ["two.html"]
