@@ -72,9 +72,11 @@ def student(freedom: int) -> float:
 
 
 def luck(first: np.ndarray, other: np.ndarray) -> float:
-    """The probability that answers are right so much more often than others by luck alone: the sign test of the
-    samples where only one of both is right, with Hoeffding's bound where there are very many. first, other: right or
-    not, bool [samples]."""
+    """Probability that the first answers are this much more often right by luck alone.
+
+    It is the sign test on samples where exactly one answer is right; above MANY of them, Hoeffding's bound. first,
+    other: right or not, bool [samples].
+    """
     wins, losses = int((first & ~other).sum()), int((other & ~first).sum())
     count = wins + losses
     if count > MANY:

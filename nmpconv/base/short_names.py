@@ -1,11 +1,11 @@
 """Names of tensors and nodes as people read them: the same in tables of the command line and in pages.
 
-A name is short, or becomes a pattern that recipes understand, and that fits no other of the names:
+A long name becomes a pattern, which recipes understand. It matches no other name:
 
-1. Up to WHOLE characters stay as they are.
-2. Of several joined by ; (what TFLite's converter made one tensor of) the first one stays, and as much of the end as
-   tells it from all others: "a/x;b/y;c/z" becomes "a/x;*" or "a/x;*/z". Where that is long, case 3 is for the first.
-3. Of others the shortest end stays that no other name has: ".../block_1/project/Conv2D" becomes "*/project/Conv2D".
+1. A name of up to WHOLE characters stays.
+2. TFLite's converter joins the names of fused tensors by ;. The first one stays, with the shortest end that makes the
+   pattern unique: "a/x;b/y;c/z" becomes "a/x;*" or "a/x;*/z". If that is long, case 3 shortens the first name.
+3. Any other name keeps its shortest unique end: ".../block_1/project/Conv2D" becomes "*/project/Conv2D".
 """
 
 from __future__ import annotations

@@ -166,8 +166,10 @@ def _transformed(front: SoundFront, real: np.ndarray, imaginary: np.ndarray) -> 
 
 
 def _powers(front: SoundFront, re: np.ndarray, im: np.ndarray) -> np.ndarray:
-    """Squared magnitudes uint64 [frames, points / 2 + 1] of the real numbers whose even and odd ones were the real and
-    imaginary parts of what was transformed."""
+    """Squared magnitudes uint64 [frames, points / 2 + 1] of the spectrum of real samples.
+
+    re, im: the transform of complex numbers whose real parts are the even samples, and imaginary parts the odd ones.
+    """
     m = front.points // 2
     k = np.arange(m // 2 + 1)
     zr, zi, yr, yi = re[:, k], im[:, k], re[:, -k % m], im[:, -k % m]

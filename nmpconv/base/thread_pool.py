@@ -25,7 +25,7 @@ _idle = Semaphore(cpu_count() - 1)
 
 
 def among(processes: int) -> None:
-    """The CPUs are shared among so many processes, of which this is one. To be said before any work is given out."""
+    """Shares the CPUs among so many processes, this one included. Call it before starting work."""
     global _idle
     _idle = Semaphore(max(cpu_count() // processes, 1) - 1)
 

@@ -53,10 +53,10 @@ class Here:
 
 
 class Processes:
-    """Processes of this machine. They begin with nothing of this process, so threads of its libraries do no harm.
+    """Processes of this machine. They inherit no state of this process, so threads of its libraries do no harm.
 
-    Each has a pipe of its own and one piece at a time, so a process that is lost takes no other's piece with it, and
-    nothing is written to one that does not read. (An executor of Python 3.10 or 3.11 may then wait for ever.)
+    Each process has its own pipe and works on one piece at a time. If a process dies, only its piece is lost, and no
+    write blocks on a process that does not read. (Executors of Python 3.10 and 3.11 may wait for ever in that case.)
     """
 
     def __init__(self, count: int) -> None:

@@ -79,7 +79,7 @@ class _Part:
 def _ends(
     graph: Graph, row: Row, steps: int, tensors: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Inputs and outputs, which the ONNX model has, of the part that is so many ops up and down from the tensor."""
+    """Inputs and outputs, by ONNX names, of the part of the graph within ``steps`` ops of the tensor, up and down."""
     makers, users = graph.producers(), graph.consumers()
     start = makers.get(row.name) if row.table == TENSOR else next((n for n in graph.nodes if n.name == row.name), None)
     first = [start] if start else users.get(row.name, [])[:1]

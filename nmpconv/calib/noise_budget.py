@@ -91,7 +91,8 @@ def budget(
 
 
 def _largest(share: Callable[..., float], names: Sequence[str], passes: int, least: float = 0.0) -> dict[str, float]:
-    """The largest shares of single tensors that so many passes find, as long as there may be larger ones than least."""
+    """Finds the largest noise shares of single tensors, in at most ``passes`` passes; shares below ``least`` may be
+    missing."""
     shares: dict[str, float] = {}
     blocks = [(-inf, 0, len(names))]  # a heap: minus the share of names[start:end]
     while blocks and passes > 0 and -blocks[0][0] >= least:

@@ -1,13 +1,14 @@
-"""Checks that two float models are one function: a model of the user, a float graph, what a pass made of it.
+"""Checks that two float models are equivalent: the user's model, the float graph, the graph after a pass.
 
-The noise of the second, the difference to the first one's results, may have a power of
+The noise is the difference between the results of the two models. These bounds allow for rounding:
 
-1. 90 dB below the results': sums in another order and weights that were rounded once more leave 100 dB and more;
-2. or, of a net that amplifies the rounding of float32, what that rounding does to the first one's own results, plus
-   20 dB. It is measured: every float operand of an arithmetic op is moved by up to one unit, results of functions that
-   saturate by a unit of 1, and onnxruntime's optimizations change the order of sums.
-3. An output that depends on an op with jumps (a comparison, ArgMax) may also differ in one of a hundred elements if
-   what the jumps depend on agrees: one rounding there changes an element by any amount.
+1. Its power is at least 90 dB below that of the results. Another order of sums and weights that are rounded once more
+   leave 100 dB and more.
+2. A net that amplifies the rounding of float32 may have the noise of that rounding in the first model, plus 20 dB.
+   That noise is measured: every float operand of an arithmetic op is moved by up to one unit, results of functions
+   that saturate by a unit of 1, and onnxruntime's optimizations change the order of sums.
+3. An output behind an op with jumps (a comparison, ArgMax) may also differ in one of a hundred elements, if the inputs
+   of the jumps agree: one rounding there changes an element by any amount.
 
 Where a result differs more, the first tensor in the first model's order that differs tells the node. Tensors are found
 by their names, which passes keep. Their layouts may differ, so sorted elements are compared: what agrees in any order

@@ -1,7 +1,7 @@
 """Comparison with a quantized model as it is: with its own rounding, run by onnxruntime on the same samples.
 
-The float graph leaves that rounding out, so what is measured against it tells how near the file is to the numbers that
-the model's grids stand for, and not how near to the model's results.
+The float graph has the model's grids but not its rounding. SQNR against the float graph therefore says nothing of the
+distance to the quantized model's own results, which is measured here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In what bands a graph is computed, by what pools, and where its activations lie, for the RAM that there is."""
+"""Memory plan for a limit of RAM: bands of lines, separate pools, and the offset of each activation."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def planned(
 def _in_two(graph: Graph, memories: Memories, target: str | None, trace: Checked) -> Graph:
     """In the fast memory alone where all of a run fits, else in both.
 
-    Results over their inputs take other scratch, so an attempt leaves room for that of the one before. Where the last
-    attempt still needs more, the scratch of those ops lies in the slow memory.
+    A result that lies over its input changes the scratch of its op. So each attempt reserves the scratch that the plan
+    before it needed. If an op still needs more after the last attempt, its scratch lies in the slow memory.
     """
     single = planned(graph, None, target, trace)
     data = to_bytes(single, {})

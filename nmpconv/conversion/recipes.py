@@ -169,7 +169,7 @@ def with_recipe(options: Options) -> tuple[RecipeFile, Options]:
 def _check_limits(options: Options) -> None:
     """Raises UsageError for two limits of RAM, and where one cannot be read."""
     if options.memories is not None and options.max_ram is not None:
-        raise UsageError("there is a limit by --max-ram, too", where="--ram", hint="leave one of them out")
+        raise UsageError("--max-ram limits the RAM already", where="--ram", hint="leave one of them out")
 
 
 def load(path: Path) -> RecipeFile:

@@ -18,9 +18,12 @@ _Key = tuple[str, str, str]  # domain, name, overload
 
 
 def check(model: onnx.ModelProto, where: str) -> None:
-    """InputError for more than NODES_MAX nodes with all functions inlined, calls deeper than DEPTH_MAX or with more
-    inputs or outputs than the function has, and a function that is defined twice, that names an input or output twice
-    or that calls itself, directly or through others."""
+    """Checks the local functions of a model. Raises InputError for
+
+    - a function that is defined twice, has two inputs or two outputs of one name, or calls itself, directly or not;
+    - a call with more inputs or outputs than its function has, or deeper than DEPTH_MAX;
+    - more than NODES_MAX nodes once all calls are inlined.
+    """
     functions: dict[_Key, onnx.FunctionProto] = {}
     for function in model.functions:
         key = (function.domain, function.name, function.overload)

@@ -256,11 +256,11 @@ def axis_groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int,
 
 
 def restore_names(graph: Graph) -> Graph:
-    """Give values that hold the elements of an ONNX tensor its name, where no value has it.
+    """Renames values that hold the elements of an ONNX tensor to the tensor's name, if no value has that name.
 
-    Their names are derived from it: ``name.op`` by the importer, for results that are in another layout than the ONNX
-    tensor, and ``name~1`` by `Editor.fresh`. So are those of what the ONNX node computes on the way to its result,
-    which comes last, and of its input in another layout, ``name.op`` of an op that only moves data.
+    Candidates have derived names: ``name.op`` from the importer, for a result in another layout than the ONNX tensor,
+    and ``name~1`` from `Editor.fresh`. Intermediate results of the ONNX node have such names, too; the last of them is
+    its result. ``name.op`` with an op that only moves data is the node's input in another layout, and stays.
     """
     computed, moved = dict[str, str](), dict[str, str]()
     outputs = frozenset(graph.outputs)

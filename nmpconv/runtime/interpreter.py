@@ -364,8 +364,10 @@ def _again(kind: type[Net], data: bytes, cpu: str | None, threads: int | None) -
 
 
 def _with_customs(make: Callable[[int], T]) -> tuple[T, CustomTable | None]:
-    """The result of a function of `_nmp` that takes the address of a table of custom ops, 0 for none, and the table,
-    which is made where the model has such ops."""
+    """Calls a function of `_nmp` with the address of a table of custom ops. Returns its result and the table.
+
+    A model without custom ops needs no table: the address is 0, and the table None.
+    """
     try:
         return make(0), None
     except _nmp.Fault as fault:

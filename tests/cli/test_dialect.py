@@ -101,7 +101,7 @@ def test_two_limits_of_ram_are_refused(cli) -> None:
     Path("limit.toml").write_text("[convert]\nmax_ram = 65536\n")
     for limit in (("--max-ram", "64k"), ("--recipe", "limit.toml")):
         ran = cli(*CONVERT, "--ram", "fast=4k,slow=1M", *limit, "-o", "m.nmp")
-        assert ran.code == 2 and "there is a limit by --max-ram, too" in ran.err
+        assert ran.code == 2 and "--max-ram limits the RAM already" in ran.err
 
 
 def test_words_of_other_flags_in_any_case(cli) -> None:

@@ -8,9 +8,10 @@ A cone (`cones`) is compared with
 4. Gelu, with erf or with tanh;
 5. HardSigmoid: clip(alpha * x + beta, 0, 1), with a slope other than 1.
 
-So the order of factors, and where a division is written, do not matter. Case 5 is one by its structure. The others are
-smooth between few points at which they or the cone may bend, so they are compared on either side of each of those, and
-from 2^-40 to 2^60 with both signs. What is another function anywhere stays; `fuse_table` may make a table of it.
+Values are compared, so the order of factors and the place of a division do not matter. Only case 5 is recognised by
+its structure. The other functions are smooth but for a few points, where they or the cone may bend. They are compared
+on both sides of each of these points, and from 2^-40 to 2^60 with both signs. A cone that differs anywhere stays;
+`fuse_table` may make a table of it.
 """
 
 from __future__ import annotations

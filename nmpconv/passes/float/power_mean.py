@@ -1,7 +1,8 @@
 """Generalized means, (mean of x^p)^(1/p) for p > 1 and x >= 0, of x over its largest value in each channel.
 
-Powers of small elements vanish next to those of large ones, and so does the mean of a channel, which the root would
-bring back. With m > 0 the mean is m * (mean of (x / m)^p)^(1/p), where only what is small in its own channel is lost.
+On one grid, powers of small elements round to 0 beside powers of large ones. A channel of small elements then has the
+mean 0, although its root would be large enough. With m > 0, the largest value of the channel, the mean is
+m * (mean of (x / m)^p)^(1/p): now only elements that are small in their own channel are lost.
 
 1. A power, an average pool and the inverse power.
 2. A product of x with itself, an average pool and a square root.

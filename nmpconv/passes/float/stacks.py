@@ -72,15 +72,18 @@ def _sum_of_parts(editor: Editor, node: Node) -> bool:
 
 
 def parts_along(editor: Editor, at: Node, name: str, axis: int) -> list[str] | None:
-    """Returns the tensor at each index of an axis, without that axis; None, and nothing is written, where what makes
-    the tensor does not lead to a Concat along it, or somebody else reads what lies between."""
+    """Returns the tensor at each index of an axis, without that axis.
+
+    None, and no change, if the producers of the tensor do not lead to a Concat along the axis, or if other ops read a
+    tensor between the Concat and this one.
+    """
     size = editor[name].shape[axis]
     makers = [make for i in range(size) if (make := _part(editor, at, name, axis, i)) is not None]
     return [make() for make in makers] if len(makers) == size else None
 
 
 def axis_before(editor: Editor, node: Node, axis: int) -> int | None:
-    """The axis of a moving node's input that an axis of its output is; None where there is no one such."""
+    """The axis of a moving node's input that becomes ``axis`` of its output; None if no single axis does."""
     if node.op == "transpose":
         return int(node.params.perm[axis])
     old, new = editor[node.inputs[0]].shape, editor[node.outputs[0]].shape

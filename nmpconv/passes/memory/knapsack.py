@@ -1,9 +1,9 @@
-"""Items that come and go, some of them taken into a memory of limited bytes, so that their worth is the most.
+"""Knapsack over time: chooses items for a memory of limited bytes, each for its own steps, so that they are worth most.
 
-The steps are gone through in time. A state is a set of items that are in the memory, with the worth of all that were.
-Up to WIDTH states the best one at the end is the best choice there is. Where there are more, two searches give two
-answers: one goes on with the best states alone, and finds a choice; the other one makes one state of all the rest, with
-the bytes that these have in common and the worth of the best of them, and finds a worth that no choice exceeds.
+The search goes through the steps in order. A state is the set of items in the memory at a step, with the worth of all
+items taken so far. With up to WIDTH states the search is complete, and the best state at the end is optimal. With more,
+there are two searches. The first goes on with the best states alone, and finds a choice. The second merges all other
+states into one, with their common items and the worth of the best of them, and finds an upper bound of the worth.
 """
 
 from __future__ import annotations

@@ -220,8 +220,8 @@ def placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
 
 
 def links_of(graph: Graph, buffers: Sequence[Buffer], bands: Mapping[int, int]) -> list[Overlap]:  # case 3
-    """Finds buffers that begin as another one ends, at one of these steps, whose output may share bytes with its
-    input."""
+    """Finds pairs of buffers that may overlap: at a step of ``bands`` one ends and the other begins, and the output of
+    that op may share bytes with its input."""
     home = _home(buffers) if bands else {}
     links = []
     for step, most in bands.items():

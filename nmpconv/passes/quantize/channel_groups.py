@@ -4,9 +4,9 @@
    flattening Reshape) join the channels of their inputs with those of their outputs. So does Mul, with one of its
    inputs: the other one is a factor, frozen.
 2. A saturation at a finite value other than 0 (Relu6) is one number for the tensor, so all its channels are joined.
-3. Graph inputs and outputs, tensors that touch any other op than convolution or fully connected or one whose constants
-   take factors up (`Op.absorbs`), and channels that a Concat takes from a constant are frozen. A table leaves whole
-   tensors free, except for functions whose results have a grid of their own.
+3. Frozen are graph inputs and outputs, channels that a Concat takes from a constant, and tensors that any op touches
+   but those of case 1, convolutions, fully connected layers and ops whose constants take factors up (`Op.absorbs`).
+   A table leaves whole tensors free, unless the results of its function have a grid of their own.
 4. Tensors that were chosen by name to keep their own numbers are frozen.
 """
 

@@ -5,9 +5,9 @@ y = x * (bias + alpha * x^2)^-beta in floating point of 31 bits: x^p with beta =
 
 1. sqrt, and x^p with 0 < p < 1: lrn, saturated at 0.
 2. The reciprocal: a constant divided by x, rounded once.
-3. The logarithm, and x^p with p < 0, of numbers of which some are STEEP times smaller than the largest: a table of
-   z = x^(1/ROOT), which lrn computes. log x = ROOT * log z, and x^p = z^(ROOT * p), are nowhere steep: z of the least
-   number that an int16 holds is a quarter of that of the largest.
+3. The logarithm, and x^p with p < 0, if some elements are STEEP times smaller than the largest: lrn computes
+   z = x^(1/ROOT), and a table reads z. As functions of z, log x = ROOT * log z and x^p = z^(ROOT * p) are nowhere
+   steep: z of the smallest number in int16 is a quarter of z of the largest.
 
 A factor of the table is in alpha, or in the constant.
 """

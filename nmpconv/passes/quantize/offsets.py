@@ -1,15 +1,15 @@
-"""One-sided tensors stored less a constant, their origin, so that their numbers fill the type: zero points for nothing.
+"""Zero points at no run-time cost: a one-sided tensor is stored minus a constant, its origin, and so fills its type.
 
-After a Relu, int8 with 0 at 0 has 127 levels. Stored less c = z * 2^e it has 255, and c goes into what is constant
-anyway: the bias of the layer that makes the tensor, the biases and the padding of those that read it, tables on both
-sides. Kernels know nothing of it, and in float nothing changes.
+After a Relu, int8 with 0 at 0 has 127 levels. Stored minus c = z * 2^e it has 255. Constants that are there anyway take
+up c: the bias of the layer that makes the tensor, biases and padding of the layers that read it, and tables on both
+sides. Kernels know nothing of it, and the float function stays the same.
 
 1. What an op does with origins is one linear equation or more (`Op.origins`); graph inputs and outputs have 0. What is
    left free is one number for each set of tensors that the equations tie together. Zeros that a pool counts around such
    a tensor become a Pad (`borders`).
-2. Of the two operands of a sum, a layer without activation that only the sum reads keeps 0; where both are such layers
-   and the sum is one-sided, the smaller one carries what the sum has. Where the sum must have 0, the layer takes the
-   origin of the stream away again: the last layer of a long stream, and not the whole stream, pays for that.
+2. A layer without activation whose only reader is a sum keeps origin 0. If both operands are such layers and the sum is
+   one-sided, the smaller operand has the sum's origin. If the sum must have 0, the layer subtracts the origin of the
+   stream: the last layer of a long stream pays for that, not the whole stream.
 3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
    tensors it moves, measured after the tables where only tables follow. It stays 0 unless they gain LEAST_DB each. Of a
    long chain of residual sums, TELLING tensors at equal distances stand for all.

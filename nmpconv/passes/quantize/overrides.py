@@ -58,7 +58,7 @@ class Choices:
         return frozenset(name for name, row in self.tensors.items() if "equalize" in row and not row["equalize"].value)
 
     def over(self, others: Choices) -> Choices:
-        """These, and what others say of what these do not; where both say the same, it is the others' choice."""
+        """Merges two sets of choices: these go first. A choice with the same value in both is taken from the others."""
 
         def merged(rows: Mapping[str, Row], below: Mapping[str, Row]) -> dict[str, Row]:
             return {name: merged_row(rows.get(name, {}), below.get(name, {})) for name in (*below, *rows)}

@@ -1,12 +1,12 @@
 """A requantize before a Concat, so that what is small beside it keeps its own grid for its other readers.
 
-All tensors of a Concat share one grid, that of the largest, and so do those of several Concats that have a tensor in
-common. Concats are taken from the smallest to the largest.
+All tensors of a Concat share one grid: the grid of the largest. Concats with a common tensor share one, too. The pass
+visits Concats from the smallest to the largest.
 
-1. With 16 bits, an input is requantized on whose grid, as it is by then, something lies that would lose MARGIN bits.
-2. Not where nothing but what moves data reads it: nobody would see its own grid.
-3. Not with 8 bits: a requantize costs time, and a result that is better than 8 bits hold helps little.
-4. With any bits, an input that is an index by which something is read, unless all that is joined are whole numbers.
+1. With 16 bits, an input gets a requantize if a tensor on its grid, as earlier Concats left it, would lose MARGIN bits.
+2. An input that only ops that move data read gets none: no op would see its own grid.
+3. With 8 bits, an input gets none: a requantize costs time, and precision beyond 8 bits helps little.
+4. With any bits, an index by which an op reads gets one, unless all inputs of the Concat are whole numbers.
 """
 
 from __future__ import annotations

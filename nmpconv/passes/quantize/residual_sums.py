@@ -1,8 +1,8 @@
-"""Pre-activations that a layer is to have: the float model's, or what a residual sum behind it lacks.
+"""Target pre-activations of a layer: those of the float model, or the rest of a residual sum.
 
-Where a sum of a long stream alone reads the layer, or one that is rounded once with it, it is the float model's sum
-less the other, already quantized operand, and less what rounding the sum half up adds on average. So each block's
-biases take away what the blocks before have left in the stream, and long streams do not drift.
+The rest applies to a layer that only a sum of a long residual stream reads, or a sum that is rounded once with it. It
+is the float model's sum, minus the other operand as quantized, minus the average error of rounding the sum half up. So
+the biases of a block cancel the errors of earlier blocks, and long streams do not drift.
 """
 
 from __future__ import annotations

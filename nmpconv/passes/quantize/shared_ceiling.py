@@ -4,12 +4,12 @@ Vector equalization balances a channel's reach against the weights that read it,
 Concats, slices and shuffles tie to each other share a grid, that of the largest channel of all. So a channel that is
 right for its own reader may cost the others a bit.
 
-1. What reaches beyond the ceiling comes down to it. Its own steps stay what they were, those of the other channels
-   become finer, and the weights that read it coarser.
-2. Of ceilings 2^(-k / STEPS) times the largest reach, that with the least noise in all, the sum over the layers of what
-   activations and weights add, in parts of the signal. With reach r, factor f and demand d of a layer's channels, these
-   are ceiling^2 * sum (d/f)^2 and max (d/f)^2 * sum (r f)^2, the signal sum (d r)^2. A layer that reads a grid alone
-   has the least noise with the factors that equalization gives it, so such a grid is left as it is.
+1. Channels that reach beyond the ceiling are scaled down to it. They keep their own steps. The other channels get finer
+   ones, and the weights that read the scaled channels coarser ones.
+2. Candidates are 2^(-k / STEPS) times the largest reach. The one with the least noise is taken: the sum over all layers
+   of the noise of activations and of weights, relative to the signal. With reach r, factor f and demand d of a layer's
+   channels, these are ceiling^2 * sum (d/f)^2 and max (d/f)^2 * sum (r f)^2, the signal sum (d r)^2. A layer that
+   reads a grid alone has the least noise with the factors that equalization gives it, so such a grid stays.
 """
 
 from __future__ import annotations

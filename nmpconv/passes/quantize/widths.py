@@ -8,10 +8,10 @@ cost next to nothing (unless strict):
 2. the graph's outputs, and what reaches an output only through ops of a head (`Op.head`): data movement, Resize,
    Sigmoid, Softmax, ArgMax;
 3. tensors with one position (a 1x1 plane, a vector).
-4. squares (a tensor times itself), their pools, the tables after those, and what is made of such alone element by
-   element, such as decibels above the smallest one: 8 bits do not hold squares. What an op squares that reads its sums
-   (`Op.squares_input`), and the waves that layers alone make of an input which is no image on the way there. Places in
-   another tensor (`Op.places`): 8 bits do not hold parts of a pixel.
+4. squares (a tensor times itself), their pools, the tables after those, and element-wise results of such tensors alone,
+   such as decibels above the smallest: 8 bits do not hold squares. The same goes for an input that an op squares itself
+   (`Op.squares_input`), and for the tensors between it and a graph input that is not an image, if only layers lie
+   between. Places in another tensor (`Op.places`): 8 bits do not hold parts of a pixel.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 
 A width that was chosen by name goes before all of these.
