@@ -124,7 +124,8 @@ def bench(
         calls = None if data is None else given(net, sources(data))
         return benchmark.measure(net, runs=runs, warmup=warmup, sequences=calls, progress=progress)
     if isinstance(model, Net):
-        raise UsageError("a loaded net; a device is sent a file: a path, bytes or what convert returned", where="model")
+        hint = "give a path, bytes or what convert returned"
+        raise UsageError("a loaded net cannot be sent to a device", where="model", hint=hint)
     from nmpconv.device.connect import opened  # not loaded for this machine
     from nmpconv.runtime import on_device
 

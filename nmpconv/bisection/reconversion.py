@@ -124,7 +124,7 @@ def _told(path: Path, model: Path, file: Model, recipe: Path | None) -> tuple[Op
         raise InputError("it does not say how it was converted", where=str(path), hint="convert the model again")
     if any(port.state is not None for port in file.inputs):
         hint = "convert without --stream, or with --data for each state, and bisect that"
-        raise InputError("it has states: its layers are not those of the model", where=str(path), hint=hint)
+        raise InputError("it has states, so its layers are not those of the ONNX model", where=str(path), hint=hint)
     looks = {port.name: port.preprocess for port in file.inputs if port.preprocess is not None}
     target: Any = file.metadata.get("target")
     return replace(options, preprocess=looks, target=target, recipe=recipe, limit=count), how, count

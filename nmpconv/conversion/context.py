@@ -53,7 +53,7 @@ def _check_fast(options: Options) -> None:
     for asked, flag in ((options.bits == "auto", "--bits auto"), (bool(options.levers), "--levers")):
         if options.fast and asked:
             raise UsageError(
-                f"{flag} needs several conversions, where one is asked for",
+                f"makes one conversion, and {flag} needs several",
                 where="--fast",
                 hint="leave one of them out",
             )

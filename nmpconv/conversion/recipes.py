@@ -150,7 +150,7 @@ class RecipeFile:
 def with_recipe(options: Options) -> tuple[RecipeFile, Options]:
     """Reads options.recipe: returns it, and the options with its values. UsageError where a flag says otherwise."""
     if options.stream is not None and options.state:
-        raise UsageError("a stream keeps states of its own", where="--state", hint="leave --stream or --state out")
+        raise UsageError("cannot be combined with --stream", where="--state", hint="leave one of them out")
     _check_limits(options)
     if options.recipe is None:
         return RecipeFile(), options

@@ -297,5 +297,5 @@ class _Parser:
             raise ValueError(f"constant '{name}' is not given")
         data = self._constants[name]
         if _digest(data) != digest or data.shape != shape:
-            raise ValueError(f"constant '{name}' is another one than the text means")
+            raise ValueError(f"constant '{name}' has other numbers or another shape than the text says")
         return data

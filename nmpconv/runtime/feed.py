@@ -59,7 +59,7 @@ class Feed:
         if set(sources) != set(names):
             listing = ", ".join(repr(name) if name else "one without a name" for name in sources)
             raise UsageError(
-                f"the model's inputs are {', '.join(map(repr, names))}; there are sources for {listing}",
+                f"the model's inputs are {', '.join(map(repr, names))}; the data are for {listing}",
                 hint="give NAME=SOURCE once per input",
             )
         self._samples = {name: self._open(name, sources[name], max_pixels, limit) for name in names}

@@ -273,7 +273,7 @@ class Net(Summarized):
         ports, arrays = (*self.inputs, *self.outputs), (*inputs, *outputs)
         fit = [x.shape[1:] == p.shape and x.dtype == p.dtype for x, p in zip(arrays, ports, strict=True)]
         if self.has_states or not all(fit) or any(part.stop > len(x) for x in arrays) or part.step != 1:
-            raise UsageError("the arrays are not those of the ports")
+            raise UsageError("the arrays have other shapes or types than the ports, or too few samples")
         tables = [byte_rows(x, len(x)) for x in arrays]
         self._net.run_each(tables[: len(inputs)], tables[len(inputs) :], part.start, part.stop)
         self._raise_failure()

@@ -142,7 +142,7 @@ def _run(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> Arrays:
     digest = device.run().digest
     blobs = [device.read(port.tensor, net.model.tensors[port.tensor].nbytes) for port in net.model.outputs]
     if zlib.crc32(b"".join(blobs)) != digest:
-        raise MismatchError("the outputs that were read are not those of the run", where=device.name)
+        raise MismatchError("the outputs as read have another checksum than in the run", where=device.name)
     by_tensor = dict(zip((port.tensor for port in net.model.outputs), blobs, strict=True))
     return [_array(net, port.tensor, by_tensor[port.tensor]) for port in net.outputs]
 

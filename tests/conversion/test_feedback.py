@@ -91,7 +91,7 @@ def test_a_state_on_another_grid_is_requantized(gru, tmp_path):
         (["z=h"], None, "the model has no output 'z'; it has y, hn"),
         (["h"], None, "'h' names no two tensors"),
         (["y=h"], None, r"'y' is \[1, 4\], 'h' is \[1, 1, 8\]"),
-        (["hn=h", "hn=h"], None, "one of them is a state already"),
+        (["hn=h", "hn=h"], None, "one of them has another --state"),
         (["hn=h"], {"x": walks(1, 4, 0), "h": walks(1, 4, 0)}, "input 'h' is a state, which the model feeds"),
         (["hn=h"], {"z": walks(1, 4, 0)}, "the model has no input 'z'; it has x"),
     ],
@@ -134,7 +134,7 @@ def test_states_are_no_images(tmp_path):
 
 
 def test_a_stream_has_no_other_states(gru):
-    with pytest.raises(UsageError, match="a stream keeps states of its own"):
+    with pytest.raises(UsageError, match="--state: cannot be combined with --stream"):
         nmpconv.convert(gru, walks(1, 4, 0), state=["hn=h"], stream="axis=0,hop=1,input=x")
 
 

@@ -110,3 +110,9 @@ def test_in_c() -> None:
     text = (ROOT / "interpreter/src/core/model.c").read_text(encoding="utf-8")
     assert "needs->budget = 4096 + 4 * (uint64_t)m->bytes;" in text
     assert "% 64 != 0" in text[text.index("static nmp_rule check_data") :][:400]
+
+
+@pytest.mark.parametrize("name", ["WEIGHT_ONE", "TURN_ONE", "TURN_SLACK", "FLOOR_MAX", "OFFSET_MAX"])
+def test_of_sound_in_c(name: str) -> None:
+    """Both verifiers have them by themselves."""
+    assert constant("interpreter/src/core/sounds.c", name) == constant("nmpconv/base/sound.py", name)

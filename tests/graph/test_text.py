@@ -103,5 +103,5 @@ def test_errors_name_the_line(line: str, message: str) -> None:
 
 def test_another_constant_than_the_text_means() -> None:
     graph = one_constant(np.arange(100, dtype=np.float32))
-    with pytest.raises(InputError, match="another one"):
+    with pytest.raises(InputError, match="other numbers"):
         parse(to_text(graph), {"c": np.zeros(100, np.float32)})

@@ -58,7 +58,7 @@ def test_run_each(net: interpreter.Net) -> None:
     assert y[[0, 4]].tolist() == [[[7] * 3]] * 2
     assert np.array_equal(y[1:4], [wanted(x[i]) for i in range(1, 4)])
     for bad_x, bad_y, part in ((x[:, :, 1:], y, range(2)), (x, y.astype(np.int8), range(2)), (x, y[:2], range(3))):
-        with pytest.raises(UsageError, match="not those of the ports"):
+        with pytest.raises(UsageError, match="other shapes or types than the ports"):
             net.run_each([bad_x], [bad_y], part)
 
 

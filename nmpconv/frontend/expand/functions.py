@@ -172,7 +172,7 @@ def reverse_sequence(node: OnnxNode, body: Body) -> None:
         node.axis(node.integer(name, default), len(shape)) for name, default in (("batch_axis", 1), ("time_axis", 0))
     )
     if batch == time or len(lengths) != shape[batch] or not all(0 <= n <= shape[time] for n in lengths):
-        raise Invalid(f"lengths {list(lengths)} for x {list(shape)}", hint="one for each row, within the time")
+        raise Invalid(f"lengths {list(lengths)} for x {list(shape)}", hint=f"one for each row, from 0 to {shape[time]}")
     places = np.arange(shape[time])
     rows = np.array([np.where(places < n, n - 1 - places, places) for n in lengths])
     if (rows == rows[0]).all():

@@ -35,7 +35,7 @@ def checked(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
                 what = f"the model has no {kind} {tensor!r}{used}; it has {', '.join(known)}"
                 raise UsageError(what, where="--state", found=tensor, allowed=", ".join(known))
         if name in states or output in states.values():
-            raise UsageError(f"{text!r}: one of them is a state already", where="--state", hint="name each once")
+            raise UsageError(f"{text!r}: one of them has another --state", where="--state", hint="name each once")
         shapes = [graph.source_shapes.get(tensor, graph[tensor].shape) for tensor in (output, name)]
         if shapes[0] != shapes[1]:
             raise UsageError(
