@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained qat bench bench-throughput bench-accuracy bench-mcu bench-mcu-ops bench-memories bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained qat bench bench-throughput bench-browser bench-accuracy bench-mcu bench-mcu-ops bench-memories bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -224,6 +224,9 @@ bench: $(VENV)/installed $(BENCH_VENV)/installed $(MODELS_VENV)/installed  ## ti
 
 bench-throughput: $(VENV)/installed  ## images a second of batches, ours and ONNX Runtime's, on all cores, on the models of NMP_ZOO (ARGS=...)
 	PYTHONPATH=bench $(BIN)/python -m peers.throughput $(ARGS)
+
+bench-browser: $(VENV)/installed $(VENV)/simulator  ## milliseconds in Chromium, ours and those of onnxruntime-web and LiteRT.js; needs npm and chromium (ARGS=...)
+	PYTHONPATH=bench $(BIN)/python -m peers.browser $(ARGS)
 
 bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other quantizers and ours, on the models and images of NMP_ZOO (ARGS=...)
 	PYTHONPATH=bench $(BIN)/python -m accuracy --peers-python $(BENCH_VENV)/bin/python $(ARGS)

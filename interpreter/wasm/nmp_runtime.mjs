@@ -88,8 +88,9 @@ export class Net {
     const name = cpu === undefined ? 0 : instance.put(new TextEncoder().encode(`${cpu}\0`));
     const status = exports.create(instance.put(file), file.length, name);
     if (status) {
-      const what = instance.text(exports.fault_what());
-      throw new Error(`this is no model that can be run: ${instance.text(exports.status_text(status))}${what && `: ${what}`}`);
+      const where = exports.fault_op() < 0 ? "" : ` (op ${exports.fault_op()})`;
+      const message = `this is no model that can be run: ${instance.text(exports.status_text(status))}${where}`;
+      throw Object.assign(new Error(message), { status });
     }
     this.cpu = instance.text(exports.cpu());
     this.arenaBytes = exports.arena_bytes();
@@ -165,29 +166,36 @@ export class Net {
 
 const TYPES = { 8: Int8Array, 16: Int16Array, 32: Int32Array };
 
-/** For each element, the index of its exponent. */
-const places = (port) => {
-  if (port.axis < 0) return () => 0;
-  const inner = port.shape.slice(port.axis + 1).reduce((a, b) => a * b, 1);
-  return (i) => Math.floor(i / inner) % port.shape[port.axis];
+/** Runs of elements of one exponent: calls back with its index, the first element, and the first one after. */
+const eachRun = (port, count, task) => {
+  const inner = port.axis < 0 ? count : port.shape.slice(port.axis + 1).reduce((a, b) => a * b, 1);
+  for (let i = 0, k = 0; i < count; i += inner, k = (k + 1) % port.exponents.length) task(k, i, i + inner);
 };
 
-const offset = (port, place) => (port.offsets ? port.offsets[place] : port.origin);
+const offset = (port, k) => (port.offsets ? port.offsets[k] : port.origin);
 
 /** sat(round_half_up((x - offset) / 2^exponent)), the difference in float32: schema/FORMAT.md, "Ports". */
 export function quantized(port, numbers) {
-  const to = new TYPES[port.bits]((8 * port.bytes) / port.bits), [low, high] = port.clip, place = places(port);
+  const to = new TYPES[port.bits]((8 * port.bytes) / port.bits), [low, high] = port.clip;
   if (numbers.length !== to.length) throw new RangeError(`${port.name} has ${to.length} numbers, given are ${numbers.length}`);
-  for (let i = 0; i < to.length; i++) {
-    const k = place(i), o = offset(port, k), x = o ? Math.fround(numbers[i] - o) : numbers[i];
-    if (!Number.isFinite(x)) throw new RangeError(`${port.name}: number ${i} is ${numbers[i]}`);
-    const q = Math.min(Math.max(x * 2 ** -port.exponents[k], low), high), down = Math.floor(q);
-    to[i] = q - down >= 0.5 ? down + 1 : down;
-  }
+  eachRun(port, to.length, (k, first, end) => {
+    const o = offset(port, k), factor = 2 ** -port.exponents[k];
+    for (let i = first; i < end; i++) {
+      const x = o ? Math.fround(numbers[i] - o) : numbers[i];
+      if (!Number.isFinite(x)) throw new RangeError(`${port.name}: number ${i} is ${numbers[i]}`);
+      const q = Math.min(Math.max(x * factor, low), high), down = Math.floor(q);
+      to[i] = q - down >= 0.5 ? down + 1 : down;
+    }
+  });
   return to;
 }
 
 export function dequantized(port, bytes) {
-  const whole = new TYPES[port.bits](bytes.buffer, bytes.byteOffset, (8 * port.bytes) / port.bits), place = places(port);
-  return Float32Array.from(whole, (q, i) => q * 2 ** port.exponents[place(i)] + offset(port, place(i)));
+  const whole = new TYPES[port.bits](bytes.buffer, bytes.byteOffset, (8 * port.bytes) / port.bits);
+  const reals = new Float32Array(whole.length);
+  eachRun(port, whole.length, (k, first, end) => {
+    const o = offset(port, k), step = 2 ** port.exponents[k];
+    for (let i = first; i < end; i++) reals[i] = whole[i] * step + o;
+  });
+  return reals;
 }

@@ -45,15 +45,10 @@ nmp_status create(const void *model, size_t bytes, const char *cpu) {
   return arena ? nmp_create(&net, model, bytes, arena, info.arena_bytes, &options, &fault) : NMP_E_ARENA;
 }
 
-/* Of the last fault: text of its status, the rule that is broken, op and tensor (-1: none). */
+/* Of the last fault: text of its status, op and tensor (-1: none). The broken rule is left to `nmpconv inspect`. */
 EXPORT(status_text) const char *status_text(nmp_status status);
 const char *status_text(nmp_status status) {
   return nmp_status_text(status);
-}
-
-EXPORT(fault_what) const char *fault_what(void);
-const char *fault_what(void) {
-  return fault.what;
 }
 
 EXPORT(fault_op) int32_t fault_op(void);

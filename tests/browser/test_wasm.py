@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from nmpconv.passes.memory import plan_memory
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).resolve().parent
-MOST_BYTES = 195_000
+MOST_BYTES, MOST_GZIPPED = 156_000, 60_000
 FILES = 300  # of a call of node: a command line has an end
 # What a program of C asks of its system: to print, to be told of no arguments, to end. node:wasi crashes at its end.
 WASI = """
@@ -77,6 +78,7 @@ def node(need_tool: Callable[..., str]) -> Callable[..., str]:
 def test_the_module_is_small_and_asks_for_nothing(make: Make, node: Callable[..., str]) -> None:
     module = make("nmp")
     assert module.stat().st_size < MOST_BYTES
+    assert len(gzip.compress(module.read_bytes())) < MOST_GZIPPED
     ask = "const code = new WebAssembly.Module(require('fs').readFileSync(process.argv[1]));"
     assert node("-e", f"{ask} console.log(WebAssembly.Module.imports(code).length)", module) == "0\n"
 

@@ -1,5 +1,5 @@
 // node wasm_answers.mjs RUNTIME.mjs MODULE.wasm: for each line of JSON {number, file, given}, what every level of the
-// module makes of the file: {refused: its message}, {trap: an error that is no refusal} or {outputs}.
+// module makes of the file: {refused: nmp_status}, {trap: an error that is no refusal} or {outputs}.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
@@ -18,8 +18,8 @@ const answer = async (cpu, file, given) => {
     net.runRaw();
     return { outputs: Buffer.concat(net.outputs.map((port) => net.read(port.name))).toString("base64") };
   } catch (error) {
-    const refused = error.constructor === Error;
-    return refused ? { refused: error.message } : { trap: `${error.constructor.name}: ${error.message}` };
+    const refused = error.status !== undefined;
+    return refused ? { refused: error.status } : { trap: `${error.constructor.name}: ${error.message}` };
   }
 };
 

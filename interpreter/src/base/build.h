@@ -37,6 +37,11 @@
 #error "a build that chooses its CPU level at create keeps steps: NMP_KEEP_STEPS=0 is for NMP_FIXED_CPU=1"
 #endif
 
+/* 1: rare kernels are written once for all widths, for builds that are sent over a network. 0: once for each. */
+#ifndef NMP_SMALL
+#define NMP_SMALL 0
+#endif
+
 /* 1: a fault says which rule is broken and how. 0: its status, op and tensor alone, for files that were verified
  * before. */
 #ifndef NMP_FAULT_DETAILS

@@ -42,6 +42,9 @@ typedef struct nmp_binary {
   int shift;
   int32_t lo, hi;
   int down; /* of a quotient alone: it is rounded down */
+#if NMP_SMALL
+  int a_wide, b_wide, y_wide; /* nmp_broadcast knows them */
+#endif
 } nmp_binary;
 #define NMP_ADD(name) void name(void *y, const void *a, const void *b, size_t n, const nmp_binary *how)
 

@@ -133,6 +133,11 @@ static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kerne
 #endif
 
 void nmp_broadcast(const nmp_op *op, nmp_add_fn *kernel, nmp_binary *how) {
+#if NMP_SMALL
+  how->a_wide = NMP_WIDE(op->in[0].bits);
+  how->b_wide = NMP_WIDE(op->in[1].bits);
+  how->y_wide = NMP_WIDE(op->out[0].bits);
+#endif
   const rows r = {.m = merge(op), .kernel = kernel, .how = how};
   how->a_step = r.m.a[0];
   how->b_step = r.m.b[0];
