@@ -108,7 +108,7 @@ def convert(keywords: Keywords) -> Converted:
         converted = Converted(result.data, result.report, result.graph, result.stats, sketch)
         if report is not None:
             command = forms.command(path.name, samples, keywords)
-            title = keywords.title or f"{path.stem}.nmp"
+            title = keywords.title or path.name
             text = of_conversion(converted, title, path, samples, command, options.decoder, progress)
             write_file(report, text.encode())
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")

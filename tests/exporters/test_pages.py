@@ -141,6 +141,16 @@ def test_pictures_of_samples(page: Page) -> None:
     assert "images/00.png" in page.within("h3")
 
 
+def test_a_fast_conversion_has_a_page(folder: Path) -> None:
+    """It is called after the model, since nobody knows the file's name yet, and sends nobody to where he is."""
+    path = folder / "fast.html"
+    nmpconv.convert(folder / "model.onnx", folder / "images", mean=127.5, std=64, report=path, fast=True)
+    page = Page(path.read_text())
+    assert page.within("h1") == "model.onnx"
+    assert "without --fast" in page.within("caption")
+    assert "convert --report" not in page.within("caption")
+
+
 def test_the_same_bytes_each_time(converted: nmpconv.Converted, folder: Path) -> None:
     again = folder / "again.html"
     nmpconv.convert(folder / "model.onnx", folder / "images", mean=127.5, std=64, report=again, bits=16)

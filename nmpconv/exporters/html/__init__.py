@@ -70,6 +70,7 @@ def _view(subject: Subject, prefix: str) -> dict[str, object]:
         "facts": page.facts(subject),
         "options": page.options(subject.model),
         "warnings": subject.warnings,
+        "is_conversion": subject.report is not None,
         "notes": subject.report.notes if subject.report else (),
         "rows": list(page.rows(subject)),
         "sqnr": page.sqnr_chart(subject),
