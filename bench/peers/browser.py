@@ -1,7 +1,7 @@
 """Milliseconds of a run in Chromium, ours and those of onnxruntime-web and LiteRT.js: `make bench-browser`.
 
 Real numbers in and out, one thread, int8 inside; onnxruntime-web with float32 files, too, of which the better one
-counts, and LiteRT.js with those alone: it refuses inputs of int8. All engines are in one page and take turns. LiteRT's
+counts, and LiteRT.js with those alone: it refuses the int8 files. All engines are in one page and take turns. LiteRT's
 files are those of `make bench`; where they are missing, it is left out.
 """
 
