@@ -143,13 +143,15 @@ class Fitter:
         return other
 
     def keep_only(self, recipe: Recipe) -> None:
-        """Releases what other recipes made."""
-        memo, begin, every = self._memo, (recipe.equalize, recipe.zero_points), self._of(self.images)
+        """Releases what other recipes made. Rows of the images that recipes compete on stay for candidates that are
+        fitted on the same."""
+        memo, begin = self._memo, (recipe.equalize, recipe.zero_points)
+        asked = (self._of(self.images), self._of(parted(self.images)[0]))
         memo.keep("equalized", lambda key: key[:2] == begin)
         memo.keep("prepared", lambda key: key[:2] == begin)
         left = {Is(prepared) for _, prepared in memo.of("prepared")}
         memo.keep("integer", lambda key: key[0] in left and key[1] == recipe.gptq)
-        memo.keep("rows", lambda key: key == every)
+        memo.keep("rows", lambda key: key in asked)
 
     @property
     def weight_bits(self) -> int:

@@ -25,6 +25,7 @@ from nmpconv.ir import Graph
 
 TOGETHER = 2  # recipes tried at a time; each holds the activations of its images
 LARGE = 8 * 10**6  # weights of a net, from which on float graphs are equalized and run one by one
+HOPELESS_DB = 1.5  # by which an equalization may trail with second moments, for nearest rounding to be worth a fit
 
 
 class Considered(str):
@@ -127,7 +128,18 @@ def tried(
         scores |= part
         unequal |= left_out
         progress(i + 1, len(pieces))
-    return _in_order(recipes, scores, unequal)
+    dropped = hopeless(recipes, scores)
+    return _in_order(recipes, {recipe: score for recipe, score in scores.items() if recipe not in dropped}, unequal)
+
+
+def hopeless(recipes: Sequence[Recipe], scores: Mapping[Recipe, Score]) -> set[Recipe]:
+    """The recipes of nearest rounding whose equalization, with second moments, trails the best one by HOPELESS_DB.
+
+    Nearest rounding does not make up for that: decision 008 has figures.
+    """
+    by_moments = {recipe.equalize: score.db for recipe, score in scores.items() if recipe.gptq}
+    least = max(by_moments.values(), default=-math.inf) - HOPELESS_DB
+    return {recipe for recipe in recipes if not recipe.gptq and by_moments.get(recipe.equalize, math.inf) < least}
 
 
 def _tried_apart(fitter: Fitter, recipes: Sequence[Recipe]) -> Tried:
@@ -168,8 +180,12 @@ class _RecipeScores:
         by_mode = dict(zip(modes, each(self._prepared, modes, self._together), strict=True))
         pairs = [(recipe, by_mode[recipe.equalize]) for recipe in self._recipes]
         able = [(recipe, outcome) for recipe, outcome in pairs if isinstance(outcome, Prepared)]
-        longest = sorted(able, key=lambda pair: not pair[0].gptq)
-        scores = dict(zip((recipe for recipe, _ in longest), each(self._score, longest, TOGETHER), strict=True))
+        scores = self._scores([pair for pair in able if pair[0].gptq])
+        dropped = hopeless(self._recipes, scores)
+        for recipe, prepared in able:
+            if recipe in dropped:
+                self._fitted(recipe, prepared)
+        scores |= self._scores([pair for pair in able if not pair[0].gptq and pair[0] not in dropped])
         return _in_order(
             self._recipes, scores, {m: outcome for m, outcome in by_mode.items() if isinstance(outcome, Unequal)}
         )
@@ -184,14 +200,21 @@ class _RecipeScores:
             self._step()
         return prepared
 
+    def _scores(self, pairs: Sequence[tuple[Recipe, Prepared]]) -> dict[Recipe, Score]:
+        return dict(zip((recipe for recipe, _ in pairs), each(self._score, pairs, TOGETHER), strict=True))
+
     def _score(self, pair: tuple[Recipe, Prepared]) -> Score:
         recipe, prepared = pair
         integer = self._fitter.quantize(prepared, recipe.gptq, Trace())
+        self._fitted(recipe, prepared)
+        got = integer_outputs(integer, self._held, self._heads)
+        return scored(self._wanted, got, self._heads, len(self._held))
+
+    def _fitted(self, recipe: Recipe, prepared: Prepared) -> None:
+        """Counts a recipe that is fitted, or need not be; releases what no other one of its equalization needs."""
         self._step(recipe.equalize)
         if not self._left[recipe.equalize]:
             prepared.seen.let_go()
-        got = integer_outputs(integer, self._held, self._heads)
-        return scored(self._wanted, got, self._heads, len(self._held))
 
     def _step(self, fitted: str | None = None) -> None:
         with self._lock:

@@ -16,13 +16,14 @@ from nets import Net
 
 from nmpconv.base import thread_pool
 from nmpconv.base.sqnr import gain, mean_db
+from nmpconv.base.workers import Here
 from nmpconv.calib import parity
 from nmpconv.calib.activation_cache import integers
 from nmpconv.conversion import quantizer, validation
 from nmpconv.conversion.diagnostics import quality
 from nmpconv.conversion.quantizer import Fitter, Recipe, Unequal, heads
 from nmpconv.conversion.recipe_search import _noted, ranked
-from nmpconv.conversion.validation import Score, integer_outputs, tried
+from nmpconv.conversion.validation import HOPELESS_DB, Score, hopeless, integer_outputs, tried
 from nmpconv.graph.reference import run
 from nmpconv.graph.text import to_text
 from nmpconv.graph.trace import Trace
@@ -124,6 +125,28 @@ def test_of_recipes_that_are_alike_the_steadiest_is_taken(
     assert len(ranked(scores)) == 2
 
 
+@pytest.mark.parametrize(("behind", "count"), [(HOPELESS_DB - 0.1, 0), (HOPELESS_DB + 0.1, 1)])
+def test_nearest_rounding_is_left_out_where_second_moments_trail(behind: float, count: int) -> None:
+    reached = {"none": 30.0 - behind, "scalar": 30.0, "vector": 29.0}
+    found = hopeless(RECIPES, {Recipe(mode, True): Score(db, None, 2) for mode, db in reached.items()})
+    assert found == {Recipe("none", False)} if count else not found
+    assert not hopeless(RECIPES[::2], {})
+
+
+def test_what_is_left_out_is_not_fitted(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others have the scores that they had, progress reaches its end, and several workers agree."""
+    every, ends = scores(fitter(net)), []
+    monkeypatch.setattr(validation, "HOPELESS_DB", -inf)
+    runs, real = [], quantizer.quantize.run
+    monkeypatch.setattr(quantizer.quantize, "run", lambda *arguments: runs.append(1) or real(*arguments))
+    found = scores(fitter(net), progress=lambda done, total: ends.append((done, total)))
+    assert found == {recipe: every[recipe] for recipe in RECIPES if recipe.gptq}
+    assert (len(runs), ends[-1]) == (3, (9, 9))
+    several = Here()
+    monkeypatch.setattr(several, "count", 2)
+    assert tried(fitter(net), RECIPES, lambda done, total: None, several)[0] == found
+
+
 def test_integer_outputs() -> None:
     graph = ends("a", "s")
     grids = dict.fromkeys(names(graph), (8, -4)) | dict.fromkeys("pqstu", (8, -7)) | dict.fromkeys("ij", (8, 0))
@@ -175,7 +198,7 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
         found.append(scores(made, progress=lambda done, total: told.append((done, total))))
         assert told == [(i, 9) for i in range(1, 10)]
     assert list(found[0].items()) == list(found[1].items()) == list(found[2].items())
-    assert len(set(found[0].values())) == len(RECIPES)
+    assert len(set(found[0].values())) == len(found[0])
     assert all(10 < score.db < 60 for score in found[0].values())
     # In another order, and one alone: the same numbers.
     assert scores(made, RECIPES[::-1]) == found[0]
@@ -243,8 +266,12 @@ def test_what_was_scored_is_not_made_again(net: Graph, monkeypatch: pytest.Monke
     real = quantizer.quantize.run
     monkeypatch.setattr(quantizer.quantize, "run", lambda *arguments: runs.append(1) or real(*arguments))
     made.keep_only(best)
+    monkeypatch.setattr(quantizer.calibration, "rows_of", None)  # those of the competition are still there
     _, found = made.fitted(best, images)
     assert not runs
+    made.with_choices(Choices()).prepare("scalar", images, Trace()).seen()
+    monkeypatch.undo()
+    monkeypatch.setattr(quantizer.quantize, "run", lambda *arguments: runs.append(1) or real(*arguments))
     assert to_text(found) == to_text(wanted)
     for other in (pickle.loads(pickle.dumps(made)), made.with_choices(Choices()), made.without_zero_points()):
         other.fitted(best, images)
