@@ -51,6 +51,10 @@ WIDE void all_extremes(size_t rows, size_t columns, const float *x, float *low, 
   fits::extremes(rows, columns, x, low, high, sum);
 }
 
+WIDE int64_t all_bins(size_t count, const float *x, float scale, size_t half, int64_t *counts) {
+  return fits::bins(count, x, scale, half, counts);
+}
+
 WIDE void all_bin_errors(const fits::Bins &bins, double origin, size_t steps, const double *step,
                          const fits::Grid &common, double *found) {
   for (size_t i = 0; i < steps; i++) {
@@ -121,7 +125,7 @@ void extremes(Wanted x, Array<float, 2> found) {
 
 int64_t bins(Array<const float, 1> x, float scale, Array<int64_t, 1> counts) {
   nb::gil_scoped_release unlocked;
-  return fits::bins(x.shape(0), x.data(), scale, counts.shape(0) / 2, counts.data());
+  return all_bins(x.shape(0), x.data(), scale, counts.shape(0) / 2, counts.data());
 }
 
 /* edges: [3, n], lower, upper, widths. steps: [2, S], themselves and their third powers. */

@@ -206,26 +206,33 @@ INTO void extremes(size_t rows, size_t columns, const float *x, float *__restric
   }
 }
 
-/* counts[floor(x * scale) + half]++, and how many are 0, which count, too. |x * scale| < half. */
+/* counts[floor(x * scale) + half]++, and how many are 0, which count, too. |x * scale| <= half; at half, the last one.
+ *
+ * Some bins are found before they are counted: only that keeps vectors busy. */
 INTO int64_t bins(size_t count, const float *x, float scale, size_t half, int64_t *counts) {
   std::vector<uint32_t> odd(2 * half), even(2 * half); /* the same bin twice in a row is no wait */
+  const int32_t middle = static_cast<int32_t>(half), last = 2 * middle - 1;
   int64_t zeros = 0;
-  const auto bin = [&](float value) {
-    const float scaled = value * scale;
-    const int32_t whole = static_cast<int32_t>(scaled);
-    zeros += value == 0.0f;
-    const size_t at = static_cast<size_t>(whole - (scaled < static_cast<float>(whole)) + static_cast<int32_t>(half));
-    return std::min(at, 2 * half - 1);
-  };
-  size_t i = 0;
-  for (; i + 1 < count; i += 2) {
-    even[bin(x[i])]++;
-    odd[bin(x[i + 1])]++;
+  for (size_t first = 0; first < count; first += WIDE_TILE) {
+    const size_t some = std::min(WIDE_TILE, count - first);
+    int32_t at[WIDE_TILE], none = 0;
+    for (size_t i = 0; i < some; i++) {
+      const float scaled = x[first + i] * scale;
+      const int32_t whole = static_cast<int32_t>(scaled);
+      const int32_t bin = whole - (scaled < static_cast<float>(whole)) + middle;
+      at[i] = std::max(std::min(bin, last), 0);
+      none += x[first + i] == 0.0f;
+    }
+    zeros += none;
+    for (size_t i = 0; i + 1 < some; i += 2) {
+      even[static_cast<size_t>(at[i])]++;
+      odd[static_cast<size_t>(at[i + 1])]++;
+    }
+    if (some % 2 != 0) {
+      even[static_cast<size_t>(at[some - 1])]++;
+    }
   }
-  if (i < count) {
-    even[bin(x[i])]++;
-  }
-  for (i = 0; i < 2 * half; i++) {
+  for (size_t i = 0; i < 2 * half; i++) {
     counts[i] = static_cast<int64_t>(even[i]) + odd[i];
   }
   return zeros;

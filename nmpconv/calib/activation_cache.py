@@ -150,7 +150,9 @@ class Moved(Mapping[str, Rows]):
         rows, (factor, origin) = self._rows[name], self._changed[name]
         if origin == 0 and np.all(factor == 1):
             return rows
-        return rows._replace(values=(rows.values * factor - origin).astype(np.float32))
+        moved = rows.values * factor
+        moved -= origin
+        return rows._replace(values=moved.astype(np.float32))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._changed if self._rows else ())

@@ -106,11 +106,12 @@ def test_extremes(shape: tuple[int, int]) -> None:
         assert np.array_equal(native_sums.extremes(x), [x.min(0), x.max(0), x.sum(0)], equal_nan=True)
 
 
-@pytest.mark.parametrize("count", [0, 1, 1000])
+@pytest.mark.parametrize("count", [0, 1, 1000, 2501])
 def test_binned(count: int) -> None:
+    """What lies at the end counts in the last bin, as in numpy's. 2,501 are three tiles, the last one odd."""
     x = np.random.default_rng(count).uniform(-8, 8, count).astype(np.float32)
     x[::5], x[1::7] = 0, np.round(x[1::7])
-    x[2:3], x[3:4] = -8, np.nextafter(np.float32(8), np.float32(0))
+    x[2:3], x[3:4], x[4:5] = -8, np.nextafter(np.float32(8), np.float32(0)), 8
     counts, zeros = native_sums.binned(x, 2.0, 32)
     assert np.array_equal(counts, np.histogram(x, np.arange(-8, 8.5, 0.5))[0])
     assert zeros == np.count_nonzero(x == 0)
