@@ -22,8 +22,7 @@ from nmpconv.calib.activation_cache import integers
 from nmpconv.conversion import quantizer, validation
 from nmpconv.conversion.diagnostics import quality
 from nmpconv.conversion.quantizer import Fitter, Recipe, Unequal, heads
-from nmpconv.conversion.recipe_search import _noted, ranked
-from nmpconv.conversion.validation import HOPELESS_DB, Score, hopeless, integer_outputs, tried
+from nmpconv.conversion.validation import Score, integer_outputs, tried
 from nmpconv.graph.reference import run
 from nmpconv.graph.text import to_text
 from nmpconv.graph.trace import Trace
@@ -89,48 +88,6 @@ def test_an_exact_output_does_not_hide_the_others(ratios: list[float], mean: flo
 )
 def test_gain(after: float, before: float, more: float) -> None:
     assert gain(after, before) == more
-
-
-@pytest.mark.parametrize(
-    ("db", "words"), [(31.456, "31.46 dB on"), (np.inf, "exact on"), (-np.inf, "no SQNR, beside 0, on")]
-)
-def test_scores_in_words(db: float, words: str) -> None:
-    assert _noted(RECIPES[0], Score(db, None, 2)) == f"equalize none, nearest rounding: {words} held-out images"
-
-
-def test_the_worst_image_in_words() -> None:
-    score = Score(31.456, None, 2, each_db=(40.0, -np.inf, 12.9))
-    words = "equalize none, nearest rounding: 31.46 dB on held-out images, worst image 12.90 dB"
-    assert _noted(RECIPES[0], score) == words
-
-
-@pytest.mark.parametrize(
-    ("mean", "worst", "best"),
-    [
-        ((31.0, 30.9), (12.9, 32.4), 1),  # as good in the mean, and no image is lost
-        ((31.0, 30.7), (12.9, 32.4), 0),  # worse in the mean
-        ((31.0, 30.9), (25.0, 25.9), 0),  # worst images alike
-        ((np.inf, 40.0), (np.inf, 39.0), 0),
-    ],
-)
-def test_of_recipes_that_are_alike_the_steadiest_is_taken(
-    mean: tuple[float, float], worst: tuple[float, float], best: int
-) -> None:
-    recipes = (Recipe("scalar", True), Recipe("vector", True))
-    scores = {
-        recipe: Score(db, None, 2, each_db=(50.0, least))
-        for recipe, db, least in zip(recipes, mean, worst, strict=True)
-    }
-    assert ranked(scores)[0] == recipes[best]
-    assert len(ranked(scores)) == 2
-
-
-@pytest.mark.parametrize(("behind", "count"), [(HOPELESS_DB - 0.1, 0), (HOPELESS_DB + 0.1, 1)])
-def test_nearest_rounding_is_left_out_where_second_moments_trail(behind: float, count: int) -> None:
-    reached = {"none": 30.0 - behind, "scalar": 30.0, "vector": 29.0}
-    found = hopeless(RECIPES, {Recipe(mode, True): Score(db, None, 2) for mode, db in reached.items()})
-    assert found == {Recipe("none", False)} if count else not found
-    assert not hopeless(RECIPES[::2], {})
 
 
 def test_what_is_left_out_is_not_fitted(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
