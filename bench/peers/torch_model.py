@@ -78,6 +78,8 @@ def _conv(node: onnx.NodeProto, constants: dict[str, torch.Tensor]) -> torch.nn.
 
 
 def _linear(node: onnx.NodeProto, constants: dict[str, torch.Tensor]) -> torch.nn.Module:
+    if node.input[1] not in constants:
+        raise Unavailable(f"no translation of {node.op_type} of two activations to PyTorch here")
     weights = constants[node.input[1]]
     weights = weights if _attributes(node).get("transB") else weights.T
     layer = torch.nn.Linear(weights.shape[1], weights.shape[0], bias=len(node.input) > 2)
