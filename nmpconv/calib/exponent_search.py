@@ -57,17 +57,18 @@ def smallest_exponent(lo: float, hi: float, bits: int) -> int:
     return int(np.clip(exponent - (mantissa == 0.5), EXPONENT_MIN, EXPONENT_MAX))
 
 
-def span(stats: TensorStats, bits: int, clamp: Range | None = None) -> Range:
+def span(stats: TensorStats, bits: int, clamp: Range | None = None, *, room: bool = True) -> Range:
     """Range that the grid of a tensor is to hold: all that was seen, and at 16 bits room for what was not.
 
     The room is twice what the channels are expected to reach on other samples, measured from 0, or from the near end of
     a range that does not hold 0: kelvins from 276 to 290 need none up to 580. Nobody needs any beyond the clamp.
+    room: False for the range seen alone.
     """
     lo, hi = (stats.min, stats.max) if stats.count else (0.0, 0.0)
-    if bits == 16 and stats.peak > 0:
-        room = HEADROOM_16 * float(stats.reach().max()) / stats.peak
+    if bits == 16 and room and stats.peak > 0:
+        rise = HEADROOM_16 * float(stats.reach().max()) / stats.peak
         near = lo if lo > 0 else min(hi, 0.0)
-        lo, hi = near + (lo - near) * room, near + (hi - near) * room
+        lo, hi = near + (lo - near) * rise, near + (hi - near) * rise
         if clamp is not None:
             lo, hi = max(lo, min(clamp[0], 0.0)), min(hi, max(clamp[1], 0.0))
     return lo, hi

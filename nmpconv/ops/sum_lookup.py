@@ -145,7 +145,7 @@ class SumLookup(Op):
         x, y, p = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]]), node.params
         data = graph[node.inputs[1]].data
         assert data is not None
-        q, weights = self._weights(data.astype(np.float64), largest_bits(p, x.bits))
+        q, weights = weights_on_grid(data.astype(np.float64), p.groups, largest_bits(p, x.bits))
         unit = weights.exponent + (2 if p.squared else 1) * x.exponent
         most = int(np.maximum(q, 0).sum(axis=1).max()) << largest_bits(p, x.bits)
         top = min(max(most.bit_length(), 1), SUM_BITS)
@@ -179,20 +179,6 @@ class SumLookup(Op):
         ]
         names = (node.inputs[0], *(value.name for value in constants))
         return replace(node, inputs=names, params=replace(p, low=low, pieces=pieces)), constants
-
-    @staticmethod
-    def _weights(data: np.ndarray, bits: int) -> tuple[np.ndarray, Quant]:
-        """bits: of the largest factor beside a weight."""
-        peaks = np.abs(data).max(axis=0)
-        least = float(peaks[peaks > 0].min(initial=math.inf))
-        width = 16 if math.frexp(least)[1] - exponent_for(data, 16) >= PRECISE else 32
-        exponent = exponent_for(data, width)
-        if width == 32:
-            total = float(np.abs(data).sum(axis=1).max())
-            exponent = max(exponent, math.frexp(total)[1] + 1 - (SUM_BITS - bits))
-        exponent = min(max(exponent, EXPONENT_MIN), EXPONENT_MAX)
-        quant = Quant(width, (exponent,), INT_MIN[width], INT_MAX[width])
-        return quantize(data, exponent, quant.lo, quant.hi), quant
 
     def reference(
         self, params: SumLookupParams, inputs: Sequence[QArray], outputs: Sequence[Value]
@@ -277,6 +263,20 @@ class SumLookup(Op):
 def largest_bits(params: SumLookupParams, bits: int) -> int:
     """log2 of the largest factor beside a weight, for x of so many bits."""
     return (bits - 1) * (2 if params.squared else 1)
+
+
+def weights_on_grid(data: np.ndarray, groups: int, bits: int) -> tuple[np.ndarray, Quant]:
+    """Returns the weights, rounded, and their grid. data: [O, K]. bits: of the largest factor beside a weight."""
+    peaks = np.abs(data).reshape(groups, -1, data.shape[1]).max(axis=1)
+    least = float(peaks[peaks > 0].min(initial=math.inf))
+    width = 16 if math.frexp(least)[1] - exponent_for(data, 16) >= PRECISE else 32
+    exponent = exponent_for(data, width)
+    if width == 32:
+        total = float(np.abs(data).sum(axis=1).max())
+        exponent = max(exponent, math.frexp(total)[1] + 1 - (SUM_BITS - bits))
+    exponent = min(max(exponent, EXPONENT_MIN), EXPONENT_MAX)
+    quant = Quant(width, (exponent,), INT_MIN[width], INT_MAX[width])
+    return quantize(data, exponent, quant.lo, quant.hi), quant
 
 
 def _shifted(b: np.ndarray, left: np.ndarray | int) -> np.ndarray:

@@ -28,7 +28,7 @@ from nmpconv.calib.observers import TINY, TensorStats, alive
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.weighted import groups_of
-from nmpconv.passes.quantize import headroom, offsets, shared_ceiling, table_readers
+from nmpconv.passes.quantize import compressed, headroom, offsets, shared_ceiling, table_readers
 from nmpconv.passes.quantize.channel_groups import Channels
 from nmpconv.passes.quantize.matrix_form import pad_of
 from nmpconv.passes.quantize.shared_grids import grid_groups, joins_grids
@@ -67,8 +67,10 @@ class Balance:
         for node in graph.nodes:
             if OPS[node.op].absorbs:
                 taken_up[channels.ids[node.inputs[0]]] = True
+        seen_alone = compressed.tensors(graph) if by_layer else ()
+        own = {name: 8 if name in seen_alone else bits[name] for name in channels.ids if name in bits}
         reach = {
-            name: _reach(stats[name], len(ids), bits[name] if taken_up[ids].any() else fewest)
+            name: _reach(stats[name], len(ids), own[name] if taken_up[ids].any() else fewest)
             for name, ids in channels.ids.items()
             if name in stats
         }

@@ -37,7 +37,7 @@ from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.passes.bounds import whole
-from nmpconv.passes.quantize import headroom, score_headroom, table_readers
+from nmpconv.passes.quantize import compressed, headroom, score_headroom, table_readers
 from nmpconv.passes.quantize.matrix_form import pad_of
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -85,7 +85,7 @@ def run(
     moved = {out for node in graph.nodes if table_readers.moves(node) for out in node.outputs}
     values: list[Value] = []
     numbers, chosen, ports = whole(graph), _chosen(graph), graph.plain_ports()
-    groups, scores = grid_groups(graph), score_headroom.tensors(graph)
+    groups, scores, quiet = grid_groups(graph), score_headroom.tensors(graph), compressed.tensors(graph)
     searched = [name for group in groups if _method(group, method, choices).searches for name in group]
     expected = {**stats, **headroom.expected(graph, stats, bits, searched, table_readers.after(graph))}
     for group in groups:
@@ -102,7 +102,8 @@ def run(
             by = _method(group, method, choices)
             merged = _merged(group, expected, padded, origin)
             # What only moves data has the same numbers, but other channels; padding and constants need no room.
-            ends = [_span(graph[n], expected[n], width) for n in group if n not in moved or n in graph.inputs]
+            room = not quiet.issuperset(group)
+            ends = [_span(graph[n], expected[n], width, room) for n in group if n not in moved or n in graph.inputs]
             ends.append((merged.min, merged.max) if merged.count else (0.0, 0.0))
             ends += [numbers[name] for name in group if name in numbers]
             ends += [chosen[name] for name in group if name in chosen]
@@ -176,11 +177,13 @@ def check_given(ranged: Graph, choices: Choices) -> None:
             )
 
 
-def _span(value: Value, stats: TensorStats, bits: int) -> Range:
+def _span(value: Value, stats: TensorStats, bits: int, room: bool = True) -> Range:
     """Range that the grid of this tensor is to hold. Room is left by the float model's own numbers, as stats has
     them."""
     clamp = value.clamp and (value.clamp[0] + value.origin, value.clamp[1] + value.origin)
-    low, high = span(stats, bits, clamp)
+    low, high = span(stats, bits, clamp, room=room)
+    if not room:  # a bin that a factor put at the end of a grid stays there
+        low, high = low * (1 - ROUNDING), high * (1 - ROUNDING)
     return low - value.origin, high - value.origin
 
 

@@ -29,8 +29,8 @@ def tensors(graph: Graph) -> set[str]:
     for node in reversed(graph.nodes):
         (out,) = node.outputs
         rises = OPS[node.op].grid == "same" or out in squares
-        if out not in scores or node.op in WEIGHTED or not rises or _is_logarithm(node):
-            scores -= {out} if _is_logarithm(node) else set()
+        if out not in scores or node.op in WEIGHTED or not rises or is_logarithm(node):
+            scores -= {out} if is_logarithm(node) else set()
             continue
         inputs = [name for name in node.inputs if not graph[name].is_const]
         scores.update(name for name in inputs if all(user.outputs[0] in scores for user in consumers[name]))
@@ -46,5 +46,6 @@ def raised(exponent: int, stats: TensorStats, functions: Sequence[Function]) -> 
     return exponent
 
 
-def _is_logarithm(node: Node) -> bool:
+def is_logarithm(node: Node) -> bool:
+    """Checks whether the node is a table with a logarithm in it."""
     return isinstance(node.params, LookupParams) and any(name == "log" for name, *_ in node.params.steps())

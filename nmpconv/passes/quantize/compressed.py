@@ -1,0 +1,31 @@
+"""Tensors that nothing but logarithms of sums read, and the waves that layers alone make into such.
+
+A saturation by a factor s costs a logarithm log(s), which is little beside its range; what lies below a step costs all
+of it. So at 16 bits they have the range that was seen, and no headroom.
+"""
+
+from __future__ import annotations
+
+from nmpconv.ir import Graph
+from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.sum_lookup import SumLookupParams
+from nmpconv.passes.quantize.score_headroom import is_logarithm
+
+
+def tensors(graph: Graph) -> set[str]:
+    """Names of the tensors. Those at the model's ports have the grids of signals that the caller brings."""
+    names: set[str] = set()
+    consumers, ports = graph.consumers(), {*graph.inputs, *graph.outputs}
+    for node in reversed(graph.nodes):
+        for name in node.inputs:
+            users = consumers[name]
+            if graph[name].is_const or name in ports:
+                continue
+            if all(
+                is_logarithm(user)
+                if isinstance(user.params, SumLookupParams)
+                else (user.op in WEIGHTED or OPS[user.op].grid == "same") and names.issuperset(user.outputs)
+                for user in users
+            ):
+                names.add(name)
+    return names
