@@ -68,9 +68,9 @@ class Balance:
             if OPS[node.op].absorbs:
                 taken_up[channels.ids[node.inputs[0]]] = True
         seen_alone = compressed.tensors(graph) if by_layer else ()
-        own = {name: 8 if name in seen_alone else bits[name] for name in channels.ids if name in bits}
+        reaching = {name: 8 if name in seen_alone else bits[name] for name in channels.ids if name in bits}
         reach = {
-            name: _reach(stats[name], len(ids), own[name] if taken_up[ids].any() else fewest)
+            name: _reach(stats[name], len(ids), reaching[name] if taken_up[ids].any() else fewest)
             for name, ids in channels.ids.items()
             if name in stats
         }
