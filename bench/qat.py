@@ -118,7 +118,7 @@ def words() -> Case:
         return logits
 
     def answer(clips: Tensor) -> Tensor:
-        return train.said(net, clips[:, :, 0])
+        return train.logits(net, clips[:, :, 0])
 
     example, calib = (x[0, :1], zero), x[:200].numpy()
     test = torch.from_numpy(held)
