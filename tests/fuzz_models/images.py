@@ -83,7 +83,7 @@ def conv_transpose(net: Net, x: str) -> str:
     strides = [net.among(1, 2) for _ in plane]
     attributes: Attributes = {"strides": strides, "group": group}
     if net.chance(0.5):
-        attributes["pads"] = [net.dice.randint(0, k - 1) for k in kernel * 2]
+        attributes["pads"] = [net.dice.randint(0, k) for k in kernel * 2]  # k: one beyond the reach of a tap
     if net.chance(0.3):
         attributes["output_padding"] = [net.dice.randint(0, s - 1) for s in strides]
     outputs = net.shape(w)[1] * group
@@ -183,7 +183,9 @@ def resize(net: Net, x: str) -> str:
         attributes["nearest_mode"] = net.among("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
     if mode == "cubic" and net.chance(0.5):
         attributes |= {"cubic_coeff_a": net.among(-0.5, -0.75), "exclude_outside": net.among(0, 1)}
-    if net.chance(0.5) or attributes["coordinate_transformation_mode"] == "align_corners":
+    if net.opset >= 18 and mode != "nearest" and net.chance(0.3):
+        attributes["antialias"] = 1
+    if net.chance(0.5):
         return net.add(
             "Resize",
             x,

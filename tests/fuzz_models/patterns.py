@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from fuzz_models.arrange import some_axes
 from fuzz_models.images import act, batch_norm, conv, conv_block, pool
@@ -249,30 +249,55 @@ def steady(net: Net, x: str) -> str:
 
 
 def loop(net: Net, x: str) -> str:
-    """A known number of steps of a state; the last state, or all of them."""
+    """A known number of steps of a state, some of which choose by an If; the last state, or all of them."""
     net.since(13)
     if net.half:
         raise Reject("float32 only")
     number, truth, state = ("i", TensorProto.INT64), ("c", TensorProto.BOOL), ("s", TensorProto.FLOAT)
     factor = numpy_helper.from_array(np.float32(net.among(0.5, -0.9)), "factor")
+    zero = numpy_helper.from_array(np.float32(0), "zero")
+    chosen = _positive_part() if net.chance(0.5) else [helper.make_node("Identity", ["s"], ["b"])]
     nodes = [
         helper.make_node("Identity", ["c"], ["co"]),
-        helper.make_node("Mul", ["s", "factor"], ["a"]),
+        *chosen,
+        helper.make_node("Mul", ["b", "factor"], ["a"]),
         helper.make_node("Tanh", ["a"], ["so"]),
         helper.make_node("Identity", ["so"], ["scan"]),
     ]
     inputs = [helper.make_tensor_value_info(*port, shape) for port, shape in ((number, []), (truth, []), (state, None))]
     ends = (("co", TensorProto.BOOL, []), ("so", TensorProto.FLOAT, None), ("scan", TensorProto.FLOAT, None))
     body = helper.make_graph(
-        nodes, "body", inputs, [helper.make_tensor_value_info(*port) for port in ends], initializer=[factor]
+        nodes, "body", inputs, [helper.make_tensor_value_info(*port) for port in ends], initializer=[factor, zero]
     )
     steps, true = net.const(np.array(net.among(1, 3), np.int64)), net.const(np.array(True))
     last = net.add("Loop", steps, true, x, outputs=2, body=body)
     return net.among(*net.outputs_of(last))
 
 
+def _positive_part() -> list[NodeProto]:
+    """b is s times its largest element if that is positive, else 0; continuous, so noise moves it little."""
+
+    def branch(name: str, by: str) -> GraphProto:
+        end = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        return helper.make_graph([helper.make_node("Mul", ["s", by], [name])], name, [], [end])
+
+    return [
+        helper.make_node("ReduceMax", ["s"], ["m"], keepdims=0),
+        helper.make_node("Greater", ["m", "zero"], ["p"]),
+        helper.make_node("If", ["p"], ["b"], then_branch=branch("then", "m"), else_branch=branch("else", "zero")),
+    ]
+
+
+def bounded(net: Net, x: str) -> str:
+    """Clip at a bound that is computed."""
+    net.since(12)
+    bound = net.add("ReduceMax", net.add("Mul", x, net.const(np.float32(0.5), x)), keepdims=0)
+    return net.add("Clip", x, *net.among((bound,), ("", bound)))
+
+
 ANY = (
     rare,
+    bounded,
     wake_word,
     steady,
     loop,
