@@ -48,6 +48,28 @@ FORMS = [
         (f"Normalizer {norm}", f'(float[1,6] x) => (y) {{ y = ai.onnx.ml.Normalizer<norm="{norm}">(x) }}')
         for norm in ("L1", "L2", "MAX")
     ),
+    *(
+        (
+            f"LinearClassifier {transform}",
+            f"(float[1,3] x) => (y, z) {{ y, z = ai.onnx.ml.LinearClassifier<classlabels_ints=[4,2],coefficients="
+            f'[0.5,-1.0,2.0,0.3,1.0,-0.7],intercepts=[0.1,0.2],post_transform="{transform}">(x) }}',
+        )
+        for transform in ("NONE", "SOFTMAX", "LOGISTIC")
+    ),
+    (
+        "LinearRegressor",
+        "(float[1,3] x) => (y) { y = ai.onnx.ml.LinearRegressor<targets=2,coefficients=[0.5,-1.0,2.0,0.3,1.0,-0.7],"
+        "intercepts=[0.1,0.2]>(x) }",
+    ),
+    (
+        "columns of a matrix",
+        "(float[2,3] x) => (y) <int64[2] i = {2,0}> { y = ai.onnx.ml.ArrayFeatureExtractor(x, i) }",
+    ),
+    (
+        "labels of answers",
+        "(float[1,3] x) => (y) <float[3] c = {7.0,5.0,6.0}> "
+        "{ i = ArgMax<axis=1>(x) y = ai.onnx.ml.ArrayFeatureExtractor(c, i) }",
+    ),
 ]
 
 
