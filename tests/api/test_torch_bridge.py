@@ -222,6 +222,19 @@ def test_parameters_are_those_of_the_module(torch: Any) -> None:
     assert bytes(nmpconv.torch.convert(other)) == bytes(nmpconv.torch.convert(prepared))
 
 
+def test_small_updates_leave_the_rounding(torch: Any) -> None:
+    """Training begins in the middle of steps: what rounds by its own choice is not undone by noise."""
+    import nmpconv.torch
+
+    x = torch.randn(32, 6)
+    prepared = nmpconv.torch.prepare(torch.nn.Sequential(torch.nn.Linear(6, 40)).eval(), x[:1], x.numpy(), strict=True)
+    layer = prepared.get_submodule("0")
+    before = layer.integers()[0]
+    with torch.no_grad():
+        layer.weight.add_(0.4 / layer.weight_factor)
+    assert torch.equal(layer.integers()[0].clamp(-127, 126), before.clamp(-127, 126))
+
+
 def test_recurrent_nets_go_step_by_step(torch: Any) -> None:
     """int16 throughout, two inputs, gradients through the state, a state in the file."""
     import nmpconv.torch
