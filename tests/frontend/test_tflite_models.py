@@ -156,6 +156,19 @@ def test_weights_of_four_bits(tmp_path: Path):
     assert got.item() == pytest.approx((numbers * 0.5 * x[0]).sum())
 
 
+def test_quantized_parts_of_a_split(tmp_path: Path):
+    """Each output of an operator has a grid; two are results."""
+    tensors = {name: Tensor((1, size), "int8", scale=0.5) for name, size in {"x": 6, "a": 2, "b": 2, "c": 2}.items()}
+    tensors["axis"] = constant(np.array(1, np.int32))
+    split = Op("SPLIT", ("axis", "x"), ("a", "b", "c"), "SplitOptions", {"num_splits": 3})
+    data = tflite(tensors, [split], ["x"], ["b", "c"])
+    x = np.array([[1, -2, 3, -4, 5, -128]], np.int8)
+    got = ort.InferenceSession(to_onnx(data, "m").SerializeToString()).run(None, {"x": x})
+    assert [y.tolist() for y in got] == [[[3, -4]], [[5, -128]]]
+    (tmp_path / "m.tflite").write_bytes(data)
+    load(tmp_path / "m.tflite")
+
+
 def cut_into_blocks(rank: int, kind: str = "CONV_2D", *, reshapes: bool = False, **options: Any) -> bytes:
     """A convolution dilated by 2 and 3, or over one axis by 3, between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND."""
     block, length = [2, 3][4 - rank :], 9

@@ -74,6 +74,7 @@ class Writer:
         """Appends the nodes of an operator. results: what they call its outputs."""
         computed = {name for node in nodes for name in node.output}
         behind: list[onnx.NodeProto] = []
+        rounded: dict[int, str] = {}
         for number, result in zip(operator.outputs, results, strict=True):
             tensor, name, is_end = self.model.tensors[number], self._names[number], number in self.model.outputs
             quantized = _is_quantized(tensor)
@@ -91,10 +92,10 @@ class Writer:
                 behind.append(
                     helper.make_node("QuantizeLinear", [called, *self._grid(tensor)], [integers], f"{name}.quantized")
                 )
-                self.nodes += [*nodes, *behind]
-                nodes, behind = [], []
-                self._reals[number] = self._dequantized(tensor, name, integers)
+                rounded[number] = integers
         self.nodes += [*nodes, *behind]
+        for number, integers in rounded.items():
+            self._reals[number] = self._dequantized(self.model.tensors[number], self._names[number], integers)
 
     def refuse(self, operator: Operator, error: Unsupported) -> None:
         """Leaves the operator in the graph, for the importer to name."""
