@@ -20,6 +20,7 @@ from nmpconv.torch.gradients import pixels, planes
 from nmpconv.torch.learned_exponents import held
 
 ALIKE = 1e-3  # of a channel's largest weight: by how much weights may differ from a module's, times factors
+INSIDE = 0.25  # steps around an integer that a weight may begin at
 TYPES: Mapping[Any, torch.dtype] = {np.float32: torch.float32, np.float64: torch.float64}
 
 
@@ -60,12 +61,12 @@ def graph_order(weights: np.ndarray) -> np.ndarray:
 def begun(node: Node, graph: Graph, weights: np.ndarray, own: np.ndarray | None, out_factor: np.ndarray) -> Begin:
     """The parameters of an integer node. weights: the float ones, from before rounding, in the graph's order.
 
-    Parameters begin at the node's integers: at the float weights, many would lie at the edge of a step, and the first
-    updates would undo how the conversion rounded them. own: the weights that the user's module has, of the same shape
-    in torch's order; where the float weights are these times a factor for each output and each input channel (a
-    normalization, an equalization, pixels in place of numbers), the parameters are on the module's scale. Otherwise
-    they are fractions of the integers' range. out_factor: of the output's channels, [O] or [1]; the bias is in the
-    float model's units.
+    Parameters are the float weights, within INSIDE steps of the node's integers. At the edge of a step, the first
+    updates would undo how the conversion rounded a weight; in the middle, all odd integers would be rounded up where a
+    learned exponent makes steps coarser. own: the weights that the user's module has, of the same shape in torch's
+    order; where the float weights are these times a factor for each output and each input channel (a normalization, an
+    equalization, pixels in place of numbers), the parameters are on the module's scale. Otherwise they are fractions of
+    the integers' range. out_factor: of the output's channels, [O] or [1]; the bias is in the float model's units.
     """
     w, b, y = (graph[name] for name in (node.inputs[1], node.inputs[2], node.outputs[0]))
     assert w.data is not None
@@ -78,7 +79,8 @@ def begun(node: Node, graph: Graph, weights: np.ndarray, own: np.ndarray | None,
     if factor is None:
         factor = np.broadcast_to(2.0 ** (grid.bits - 1) / per_step, (*q.shape[:2], *[1] * (q.ndim - 2)))
     to_bias = np.broadcast_to(out_factor, w.shape[0])
-    return Begin(q / (factor * per_step), factor, b.data * 2.0 ** quant_of(y).exponent / to_bias, to_bias)
+    near = np.clip(torch_order(weights) * per_step, q - INSIDE, q + INSIDE)
+    return Begin(near / (factor * per_step), factor, b.data * 2.0 ** quant_of(y).exponent / to_bias, to_bias)
 
 
 def _factors(weights: np.ndarray, own: np.ndarray) -> np.ndarray | None:
