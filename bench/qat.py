@@ -38,7 +38,7 @@ from nmpconv.base.sqnr import sqnr_db
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH = 32
-EXPONENT_RATE = 2e-2  # of the logarithms of steps, which pass from one exponent to the next within 50 updates
+EXPONENT_RATE = 2e-3  # of the logarithms of steps: one that each update raises passes to the next within 250 of them
 
 Run = Callable[[Any, Tensor], Tensor]
 """Takes a net and inputs [n, ...]; returns logits [n, classes]."""
@@ -94,7 +94,7 @@ def shapes() -> Case:
     net.eval()
     held, wanted = train.images(1000, seed=2)
     keywords = {"mean": train.MEAN, "std": train.STD}
-    return Case(net, x[:1], pixels[:200], keywords, net, x[:3000], train.tensor(held), wanted, epochs=3, rate=1e-3)
+    return Case(net, x[:1], pixels[:200], keywords, net, x[:3000], train.tensor(held), wanted, epochs=6, rate=1e-4)
 
 
 def words() -> Case:
@@ -176,7 +176,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "cifar10_se_mbv3": lambda: _of_zoo(
         "cifar10_se_mbv3_local", [0, 2], [0, 1, 2, 3, 4], None, "cifar10", epochs=4, rate=5e-4
     ),
-    "mobilenetv1_025": lambda: _of_zoo("mobilenetv1_025_224", [0], [0, 1, 2], [3, 4], "imagenet", epochs=2, rate=5e-4),
+    "mobilenetv1_025": lambda: _of_zoo("mobilenetv1_025_224", [0], [0, 1, 2], [3, 4], "imagenet", epochs=4, rate=2e-4),
 }
 
 
