@@ -10,6 +10,7 @@ from zoo_quick import HARNESS, converted
 
 from nmpconv.base import fixed_point
 from nmpconv.graph.reference import run as run_reference
+from nmpconv.passes.memory import two_memories
 from nmpconv.runtime.feed import Feed
 from nmpconv.runtime.interpreter import cpus, load
 from nmpconv.runtime.ports import Port
@@ -90,3 +91,12 @@ def test_same_bytes(name: str, bits: str, zoo: Path, tmp_path: Path) -> None:
                 np.testing.assert_array_equal(
                     array, wanted[port.name], f"{name}, {net.cpu}, {net.threads} threads, image {i}, {port.name}"
                 )
+
+
+@pytest.mark.slow
+def test_little_is_moved_in_the_slow_memory(zoo: Path, tmp_path: Path) -> None:
+    """Tensors of a good choice find their places if the search is long enough."""
+    memories = {"target": "cortex-m4", "ram": "fast=512k,slow=8M"}
+    result, _ = converted(zoo, "yolox_nano_416", "8", tmp_path, limit=1, widths="strict", **memories)
+    moved, least = two_memories.slow_traffic(result.graph), result.graph.least_slow
+    assert least < moved <= 1.05 * least
