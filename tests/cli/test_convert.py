@@ -382,7 +382,7 @@ def test_the_report_begins_with_a_verdict_and_says_where_noise_comes_from(cli) -
 def test_what_was_considered_is_talk_of_verbose(cli) -> None:
     assert "considered" not in (plain := cli(*CONVERT)).out + plain.err
     ran = cli(*CONVERT, "-v")
-    assert "considered: equalize none, nearest rounding: " in ran.err
+    assert "considered: equalize none, gptq rounding: " in ran.err
     assert ran.out == plain.out
 
 
