@@ -123,6 +123,7 @@ def test_a_file_that_the_device_does_not_know_is_refused(line, model: bytes) -> 
     assert refused.value.code == ExitCode.MODEL
 
 
+@pytest.mark.slow
 def test_an_op_that_was_not_built_is_refused(
     root: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,6 +123,7 @@ def test_elf_behind_a_bootloader(show: Show, capsys: pytest.CaptureFixture[str])
     assert second == b"a" * 60 + bytes(20) + b"b" * 8 + bytes(168)
 
 
+@pytest.mark.slow
 def test_firmware_of_ours(root: Path, nucleo: Path, capsys: pytest.CaptureFixture[str], firmware) -> None:
     """The ELF file that `device build` writes; that of a simulated board has its flash elsewhere."""
     other = firmware("mps2-an386")

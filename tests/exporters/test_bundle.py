@@ -100,6 +100,7 @@ def everywhere(folder: Path, tool: Callable[..., str]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("gcc")
 def test_runs_everywhere(model: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     folder = unpack(model, tmp_path / "bundle")
