@@ -55,10 +55,18 @@ BOARDS: dict[str, FlashBoard] = {
         "uf2",
         ("nRF52840*", "Seeed_XIAO_nRF52840*"),
         family=0xADA52840,
-        flash=(0, MB),
+        flash=(0x1000, MB),  # the first page is the bootloader's, always
         ram=(0x20000000, 0x20000000 + 256 * KB),
         chip="nrf52840",
         boot="press reset twice",
+    ),
+    "nrf52840-dk": FlashBoard(
+        "mbed",
+        ("1102",),
+        flash=(0, MB),
+        ram=(0x20000000, 0x20000000 + 256 * KB),
+        chip="nrf52840",
+        boot="plug in the connector of the J-Link",
     ),
     "nucleo-f446re": FlashBoard(
         "mbed",

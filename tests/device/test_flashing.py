@@ -123,6 +123,17 @@ def test_elf_behind_a_bootloader(show: Show, capsys: pytest.CaptureFixture[str])
     assert second == b"a" * 60 + bytes(20) + b"b" * 8 + bytes(168)
 
 
+def test_elf_over_a_bootloader(show: Show, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program for an nRF52840 without one, as that of nrf52840-dk is; the DK takes it."""
+    show("NRF52BOOT", INFO_UF2_TXT=UF2_TEXT.format(model="Feather", id="nRF52840-Feather-revD"))
+    dk = show("DAPLINK", DETAILS_TXT="Unique ID: 1102000044220019\r\n")
+    Path("n.elf").write_bytes(elf((0, program(0x20004000, 0x401))))
+    message = refused(capsys, ExitCode.INPUT, "nrf52840", "n.elf")
+    assert "it is loaded at 0x00000000, and nrf52840 has flash at 0x00001000..0x00100000" in message
+    assert flashed(capsys, "nrf52840-dk", "n.elf")["place"] == str(dk)
+    assert (dk / "n.bin").read_bytes() == program(0x20004000, 0x401)
+
+
 @pytest.mark.slow
 def test_firmware_of_ours(root: Path, nucleo: Path, capsys: pytest.CaptureFixture[str], firmware) -> None:
     """The ELF file that `device build` writes; that of a simulated board has its flash elsewhere."""

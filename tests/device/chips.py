@@ -1,0 +1,162 @@
+"""Microcontrollers in Unicorn, with as much of their registers as firmware of ours touches. They are strict: what a
+chip would not do before its clock, reset or pin is set up is an error here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nmpconv.device import boards
+from nmpconv.device.unicorn_board import segments
+
+PERIPHERALS, SYSTEM = ((0x40000000, 0x100000), (0x50000000, 0x1000)), 0xE0000000
+CYCCNT, INTERRUPTS_ON, INTERRUPTS_OFF, VTOR = 0xE0001004, 0xE000E100, 0xE000E180, 0xE000ED08
+FIRST_INTERRUPT = 16  # in the vector table
+ERROR = -1  # instead of a byte: one with a wrong stop bit
+
+
+class Chip:
+    """A line to the firmware of a board, which runs while the line is read. cpu: as Unicorn calls it."""
+
+    cpu, board, irq = "", "", 0
+
+    def __init__(self, elf: Path) -> None:
+        import unicorn
+        from unicorn import arm_const
+
+        self.name, self.output, self.input = self.board, bytearray(), list[int]()
+        self.set: dict[int, int] = {}  # registers, as they were written
+        self.errors: list[str] = []
+        self._enabled, self._ticks = set[int](), 0
+        self._uc = uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
+        uc.ctl_set_cpu_model(getattr(arm_const, f"UC_CPU_ARM_CORTEX_{self.cpu}"))
+        self._sp, self._lr, self._pc = (getattr(arm_const, f"UC_ARM_REG_{name}") for name in ("SP", "LR", "PC"))
+        known = boards.BOARDS[self.board]
+        self._back = known.flash[1] - 4  # an address without code, where handlers return to
+        for begin, end in (known.flash, known.ram):
+            uc.mem_map(begin, end - begin)
+        for begin, size in (*PERIPHERALS, (SYSTEM, 0x100000)):
+            uc.mmio_map(begin, size, self._read, begin, self._write, begin)
+        self.vectors, entry = self.load(elf)
+        uc.reg_write(self._pc, entry)
+        self._run()
+
+    def load(self, elf: Path) -> tuple[int, int]:
+        """Address of the vector table and of the first instruction; as after a reset, flash is at 0."""
+        for address, data in segments(elf.read_bytes()):
+            self._uc.mem_write(address, data)
+        self._uc.reg_write(self._sp, self.word(0))
+        return 0, self.word(4)
+
+    def word(self, address: int) -> int:
+        return int.from_bytes(self._uc.mem_read(address, 4), "little")
+
+    def peek(self, address: int) -> int:
+        """Reads a register of the chip."""
+        return self.set.get(address, 0)
+
+    def poke(self, address: int, value: int) -> None:
+        """Writes a register of the chip."""
+        self.set[address] = value
+
+    def arrived(self) -> bool:
+        """Whether the UART interrupts."""
+        return bool(self.input)
+
+    def demand(self, fine: bool, what: str) -> None:
+        if not fine:
+            self.errors.append(what)
+
+    def send(self, byte: int) -> None:
+        self.output.append(byte & 0xFF)
+
+    def _read(self, uc: Any, offset: int, size: int, begin: int) -> int:
+        if begin != SYSTEM:
+            return self.peek(begin + offset)
+        if begin + offset == CYCCNT and self.cpu != "M0":
+            self._ticks += 1
+            return self._ticks
+        return 0
+
+    def _write(self, uc: Any, offset: int, size: int, value: int, begin: int) -> None:
+        address = begin + offset
+        if begin != SYSTEM:
+            self.poke(address, value)
+        elif INTERRUPTS_ON <= address < INTERRUPTS_ON + 8:
+            self._enabled |= {8 * (address - INTERRUPTS_ON) + i for i in range(32) if value >> i & 1}
+        elif INTERRUPTS_OFF <= address < INTERRUPTS_OFF + 8:
+            self._enabled -= {8 * (address - INTERRUPTS_OFF) + i for i in range(32) if value >> i & 1}
+        elif address == VTOR:
+            self.vectors = value
+
+    def _run(self, at: int | None = None) -> None:
+        """Until it sleeps, or an interrupt's handler returns."""
+        self._uc.emu_start((self._uc.reg_read(self._pc) if at is None else at) | 1, self._back)
+
+    def write(self, data: bytes) -> None:
+        for at in range(0, len(data), 512):  # fewer than a ring has
+            self.hear([*data[at : at + 512]])
+
+    def hear(self, values: list[int]) -> None:
+        """Bytes come, one of them at a time as on a line."""
+        for value in values:
+            self.input.append(value)
+            assert self.irq in self._enabled and self.arrived()
+            before = self._uc.context_save()
+            self._uc.reg_write(self._lr, self._back | 1)
+            self._run(self.word(self.vectors + 4 * (FIRST_INTERRUPT + self.irq)))
+            self._uc.context_restore(before)
+            assert not self.input
+        self._run()
+
+    def read(self, seconds: float) -> bytes:
+        data = bytes(self.output)
+        self.output.clear()
+        return data
+
+    def close(self) -> None:
+        pass
+
+
+class Nrf52840(Chip):
+    """Its product specification: UART, CLOCK, GPIO."""
+
+    cpu, board, irq = "M4", "nrf52840-dk", 2
+    RECEIVED, SENT, FAILED, INTENSET = 0x40002108, 0x4000211C, 0x40002124, 0x40002304
+    ERRORSRC, RXD, TXD, BAUDRATE = 0x40002480, 0x40002518, 0x4000251C, 0x40002524
+    RATES: ClassVar = {0x01D7E000: 115200, 0x03AFB000: 230400, 0x10000000: 1000000}
+
+    def arrived(self) -> bool:
+        if self.input:
+            wrong = self.input[0] == ERROR
+            self.set[self.FAILED if wrong else self.RECEIVED] = 1
+            self.set[self.ERRORSRC] = 12 if wrong else 0
+            if wrong:
+                self.input.pop(0)  # it is not stored
+        return bool(self.peek(self.INTENSET) & (1 << 9 if self.peek(self.FAILED) else 1 << 2))
+
+    def peek(self, address: int) -> int:
+        if address == self.RXD:
+            self.demand(not self.set[self.RECEIVED], "a byte is read before its event is cleared")
+            return self.input.pop(0) if self.input else 0
+        return super().peek(address)
+
+    def poke(self, address: int, value: int) -> None:
+        if address == 0x40000000:
+            self.set[0x40000100] = 1  # the crystal is on
+        if address == self.TXD:
+            at = {name: self.peek(0x40002000 + offset) for name, offset in (("on", 0x500), ("sends", 8), ("takes", 0))}
+            self.demand(at == {"on": 4, "sends": 1, "takes": 1}, f"the UART is off: {at}")
+            self.demand(self.peek(0x40000100) == 1, "the crystal is off")
+            self.demand((self.peek(0x4000250C), self.peek(0x40002514)) == (6, 8), "other pins")
+            self.demand(self.peek(0x50000718) & 1 == 1 and self.set.get(0x50000720) == 0, "pins are not connected")
+            self.send(value)
+            self.set[self.SENT] = 1
+        elif address == self.ERRORSRC:
+            self.set[address] &= ~value
+        else:
+            super().poke(address, value)
+
+    @property
+    def rate(self) -> float:
+        return self.RATES[self.peek(self.BAUDRATE)]

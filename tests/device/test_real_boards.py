@@ -1,0 +1,43 @@
+"""Images for boards that one can buy. No test has them on hardware: they run on chips that `chips` describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chips import ERROR, Chip, Nrf52840
+
+from nmpconv.device import protocol
+from nmpconv.device.client import Device
+from nmpconv.device.protocol import Type
+from nmpconv.runtime import on_device
+from nmpconv.runtime.interpreter import Net
+
+pytestmark = pytest.mark.slow  # for the compiling
+
+CHIPS = [Nrf52840]
+FEW = "fully_connected"  # ops: what is tested here is not in them
+
+
+@pytest.fixture(params=CHIPS, ids=lambda chip: chip.board)
+def chip(request: pytest.FixtureRequest, firmware: Callable[..., Path], need_package: Callable[..., None]) -> Chip:
+    need_package("unicorn")
+    return request.param(firmware(request.param.board, FEW))
+
+
+def test_a_model_on_it(chip: Chip, model: bytes, net: Net, inputs: Sequence[np.ndarray]) -> None:
+    """Upload at a faster rate, then the same bytes as here; all that firmware did before, the chip allows."""
+    assert abs(chip.rate / 115200 - 1) < 0.01
+    device = Device(chip)
+    assert device.hello.board == chip.board
+    assert abs(chip.rate / 115200 - 1) < 0.01
+    device._link.ask(Type.SPEED, protocol.numbers(1000000))
+    on_device.load(device, net, model)
+    on_device.verify(device, net, inputs)
+    assert abs(chip.rate / 1000000 - 1) < 0.01
+    assert chip.errors == []
+    chip.hear([ERROR] * 16)  # what a host at the first rate looks like
+    assert abs(chip.rate / 115200 - 1) < 0.01
+    assert device._link.ask(Type.HELLO, quiet=1.0)
