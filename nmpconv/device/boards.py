@@ -16,8 +16,9 @@ KB, MB = 1 << 10, 1 << 20
 class FlashBoard:
     """way: how its flash is written without other hardware. ids: of its drive: the Board-ID that it shows, or the
     beginning of it before a *, or four digits of an Mbed board; names: ends of a drive's name that say the same.
-    family: of its .uf2 files. flash, ram: addresses where a program and its data lie, begin and end. chip: as
-    esptool or pyOCD calls it; chip_id: in images of esptool. boot: how to have it take a program.
+    family: of its .uf2 files. flash, ram: addresses where a program and its data lie, begin and end. starts_in_ram:
+    its drive also takes a program for RAM, and starts it at its first address. chip: as esptool or pyOCD calls it;
+    chip_id: in images of esptool. boot: how to have it take a program.
     """
 
     way: Way
@@ -26,6 +27,7 @@ class FlashBoard:
     family: int = 0
     flash: tuple[int, int] = (0, 0)
     ram: tuple[int, int] = (0, 0)
+    starts_in_ram: bool = False
     chip: str = ""
     chip_id: int = 0
     boot: str = ""
@@ -39,6 +41,7 @@ BOARDS: dict[str, FlashBoard] = {
         family=0xE48BFF56,
         flash=(0x10000000, 0x10000000 + 2 * MB),
         ram=(0x20000000, 0x20000000 + 264 * KB),
+        starts_in_ram=True,
         chip="rp2040",
         boot="hold BOOTSEL while you plug it in",
     ),
@@ -48,6 +51,7 @@ BOARDS: dict[str, FlashBoard] = {
         family=0xE48BFF59,
         flash=(0x10000000, 0x10000000 + 4 * MB),
         ram=(0x20000000, 0x20000000 + 520 * KB),
+        starts_in_ram=True,
         chip="rp2350",
         boot="hold BOOTSEL while you plug it in",
     ),

@@ -28,7 +28,7 @@ def content(path: Path, data: bytes, way: Way, name: str, board: FlashBoard | No
         if board is None:
             raise InputError("an ELF file is written to boards that nmpconv knows", where=where, hint="name the board")
         segments = _segments(data, where)
-        _check_places(segments, board, name, where)
+        _check_places(segments, board, name, where, in_ram=way == "uf2" and board.starts_in_ram)
         if way == "uf2":
             return path.with_suffix(".uf2").name, _uf2(segments, board)
         binary = _flat(segments, board)
@@ -123,14 +123,14 @@ def _segments(data: bytes, where: str) -> list[Segment]:
     return [(address, data[at : at + size]) for address, at, size in sorted(loaded)]
 
 
-def _check_places(segments: Sequence[Segment], board: FlashBoard, name: str, where: str) -> None:
-    """All segments are loaded into the board's flash."""
-    begin, end = board.flash
+def _check_places(segments: Sequence[Segment], board: FlashBoard, name: str, where: str, *, in_ram: bool) -> None:
+    """All segments are loaded into the board's flash, or from the beginning of its RAM on."""
+    begin, end = board.ram if in_ram and segments[0][0] == board.ram[0] else board.flash
     for address, part in segments:
         if not begin <= address <= address + len(part) <= end:
             raise InputError(
                 f"is for another board: it is loaded at {address:#010x}, and {name} has flash at "
-                f"{begin:#010x}..{end:#010x}",
+                f"{board.flash[0]:#010x}..{board.flash[1]:#010x}",
                 where=where,
             )
 
@@ -146,7 +146,7 @@ def _flat(segments: Sequence[Segment], board: FlashBoard) -> bytes:
 
 
 def _uf2(segments: Sequence[Segment], board: FlashBoard) -> bytes:
-    """A .uf2 file with the pages of flash that segments lie in, and no other ones: before them may be a bootloader."""
+    """A .uf2 file with the pages that segments lie in, and no other ones: before them may be a bootloader."""
     pages: dict[int, bytearray] = {}
     for address, part in segments:
         for at in range(address - address % PAYLOAD, address + len(part), PAYLOAD):

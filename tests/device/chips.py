@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nmpconv.device import boards
+from nmpconv.device import boards, firmware_images
 from nmpconv.device.unicorn_board import segments
 
 PERIPHERALS, SYSTEM = ((0x40000000, 0x100000), (0x50000000, 0x1000)), 0xE0000000
@@ -87,6 +87,7 @@ class Chip:
         elif INTERRUPTS_OFF <= address < INTERRUPTS_OFF + 8:
             self._enabled -= {8 * (address - INTERRUPTS_OFF) + i for i in range(32) if value >> i & 1}
         elif address == VTOR:
+            self.demand(value % 256 == 0, "the vectors are not aligned")
             self.vectors = value
 
     def _run(self, at: int | None = None) -> None:
@@ -160,3 +161,91 @@ class Nrf52840(Chip):
     @property
     def rate(self) -> float:
         return self.RATES[self.peek(self.BAUDRATE)]
+
+
+class Rp2040(Chip):
+    """Its data sheet: resets, XOSC, PLL, clocks, GPIO, UART; and how its boot ROM starts a program in RAM."""
+
+    cpu, board, irq = "M0", "pico", 20
+    CLOCKS, RESETS, XOSC, PLL = 0x40008000, 0x4000C000, 0x40024000, 0x40028000
+    IO, PADS, UART = 0x40014000, 0x4001C000, 0x40034000
+    BITS: ClassVar = {IO: 5, PADS: 8, PLL: 12, UART: 22}  # of RESETS
+    CRYSTAL, CLEARS = 12e6, 0x3000
+
+    def load(self, elf: Path) -> tuple[int, int]:
+        self.set = {self.RESETS: 0x1FFFFFF, self.PLL + 4: 0x2D, self.PLL + 12: 0x77000}
+        blocks = self.blocks(elf)
+        for address, data in blocks.items():
+            self._uc.mem_write(address, data)
+        self._uc.reg_write(self._sp, boards.BOARDS[self.board].ram[1])
+        return self.start(min(blocks))
+
+    def blocks(self, elf: Path) -> dict[int, bytes]:
+        """What the .uf2 file of a program writes, by its address."""
+        _, file = firmware_images.content(elf, elf.read_bytes(), "uf2", self.board, boards.BOARDS[self.board])
+        return {
+            int.from_bytes(file[at + 12 : at + 16], "little"): file[at + 32 : at + 288]
+            for at in range(0, len(file), 512)
+        }
+
+    def start(self, first: int) -> tuple[int, int]:
+        """The ROM jumps to the lowest address; vectors are its own until the program says where they are."""
+        self.demand(first == boards.BOARDS[self.board].ram[0], "it is not at the beginning of the RAM")
+        return 0, first
+
+    def part(self, address: int) -> int:
+        return next((base for base in self.BITS if base <= address < base + 0x4000), 0)
+
+    def peek(self, address: int) -> int:
+        ready = 1 << 31
+        if (base := self.part(address)) and self.set[self.RESETS] >> self.BITS[base] & 1:
+            self.demand(False, f"{address:#x} is read while its part is in reset")
+        if address == self.RESETS + 8:
+            return ~self.set[self.RESETS] & 0xFFFFFFFF
+        if address == self.XOSC + 4:
+            fine = self.set.get(self.XOSC) == 0xFABAA0 and self.set.get(self.XOSC + 12, 0) * 256 / self.CRYSTAL >= 1e-3
+            return ready if fine else 0
+        if address == self.PLL:
+            return ready if not self.set[self.PLL + 4] & 0x21 and self.vco() else 0
+        if address in (self.CLOCKS + 0x38, self.CLOCKS + 0x44):
+            return 1 << (self.set.get(address - 8, 0) & 3)
+        if address == self.UART + 0x18:
+            return 0 if self.input else 0x10
+        if address == self.UART:
+            return self.input.pop(0) & 0xFF
+        return super().peek(address)
+
+    def poke(self, address: int, value: int) -> None:
+        plain = address & ~self.CLEARS if address & self.CLEARS == self.CLEARS else address
+        if (base := self.part(plain)) and self.set[self.RESETS] >> self.BITS[base] & 1:
+            self.demand(False, f"{plain:#x} is written while its part is in reset")
+        if plain != address:
+            value = self.peek(plain) & ~value
+        if plain == self.UART:
+            pins = [self.peek(at) for at in (self.IO + 4, self.IO + 12, self.PADS + 4, self.PADS + 8)]
+            self.demand(pins == [2, 2, 0x56, 0x5A], f"pins are {pins}")
+            self.demand((self.peek(self.UART + 0x30), self.peek(self.UART + 0x2C)) == (0x301, 0x70), "the UART is off")
+            self.send(value)
+        else:
+            super().poke(plain, value)
+
+    def arrived(self) -> bool:
+        if self.input == [ERROR]:
+            self.input = [0]  # with bits that tell of it
+        return bool(self.input) and self.peek(self.UART + 0x38) & 0x50 == 0x50
+
+    def vco(self) -> float:
+        frequency = self.CRYSTAL / max(1, self.set.get(self.PLL, 0) & 63) * self.set.get(self.PLL + 8, 0)
+        return frequency if 750e6 <= frequency <= 1600e6 else 0
+
+    @property
+    def hz(self) -> float:
+        """Of the system and of the UART."""
+        running = not self.set[self.PLL + 4] & 0x29 and self.set.get(self.CLOCKS + 0x3C) == 1
+        self.demand(running and self.set.get(self.CLOCKS + 0x48) == 1 << 11, "clocks are not those of the PLL")
+        dividers = self.set[self.PLL + 12]
+        return self.vco() / (dividers >> 16 & 7) / (dividers >> 12 & 7)
+
+    @property
+    def rate(self) -> float:
+        return self.hz / 16 / (self.peek(self.UART + 0x24) + self.peek(self.UART + 0x28) / 64)

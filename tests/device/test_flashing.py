@@ -123,6 +123,21 @@ def test_elf_behind_a_bootloader(show: Show, capsys: pytest.CaptureFixture[str])
     assert second == b"a" * 60 + bytes(20) + b"b" * 8 + bytes(168)
 
 
+@pytest.mark.parametrize(("begin", "is_taken"), [(0x20000000, True), (0x20000100, False), (0x20041F00, False)])
+def test_elf_in_ram(begin: int, is_taken: bool, pico: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The boot ROM starts it at the beginning of the RAM; a probe writes flash alone."""
+    Path("r.elf").write_bytes(elf((begin, bytes(range(256)) * 3)))
+    if is_taken:
+        flashed(capsys, "pico", "r.elf")
+        written = (pico / "r.uf2").read_bytes()
+        assert [struct.unpack_from("<I", written, at + 12)[0] for at in (0, 512, 1024)] == [
+            begin + 256 * i for i in range(3)
+        ]
+    else:
+        assert "and pico has flash at 0x10000000..0x10200000" in refused(capsys, ExitCode.INPUT, "pico", "r.elf")
+    assert "and pico has flash at" in refused(capsys, ExitCode.INPUT, "pico", "r.elf", "--by", "pyocd")
+
+
 def test_elf_over_a_bootloader(show: Show, capsys: pytest.CaptureFixture[str]) -> None:
     """A program for an nRF52840 without one, as that of nrf52840-dk is; the DK takes it."""
     show("NRF52BOOT", INFO_UF2_TXT=UF2_TEXT.format(model="Feather", id="nRF52840-Feather-revD"))

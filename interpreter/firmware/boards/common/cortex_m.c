@@ -70,8 +70,9 @@ void reset_handler(void) {
   }
 #if __ARM_ARCH_ISA_THUMB == 1
   CCR |= UNALIGN_TRP; /* as it always is on a Cortex-M0+, also where another CPU runs its instructions */
-#endif
+#else
   CPACR |= 0xFu << 20; /* the coprocessors that compilers may use */
+#endif
   __asm volatile("dsb\n isb");
   main();
   for (;;) {
@@ -81,12 +82,14 @@ void reset_handler(void) {
 void board_init(void) {
   uart_init(rates[0]);
   NVIC_ISER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
+#if __ARM_ARCH_ISA_THUMB > 1
   DEMCR |= 1u << 24;
   DWT_CYCCNT = 0;
   DWT_CTRL |= 1u;
   for (volatile int i = 0; i < 100; i++) {
   }
-  has_cyccnt = DWT_CYCCNT != 0; /* simulators have none */
+  has_cyccnt = DWT_CYCCNT != 0; /* simulators have none, nor has a Cortex-M0+ */
+#endif
   SYST_RVR = SYSTICK_RANGE - 1;
   SYST_CVR = 0;
   SYST_CSR = 7;
@@ -121,7 +124,9 @@ uint64_t board_cycles(int start) {
   if (start) {
     NVIC_ICER(UART_RX_IRQ / 32) = UART_IRQ_BIT;
     __asm volatile("dsb\n isb" ::: "memory");
-    DWT_CYCCNT = 0;
+    if (has_cyccnt) {
+      DWT_CYCCNT = 0;
+    }
     SYST_CVR = 0;
     wraps = 0;
     return 0;
