@@ -3,6 +3,7 @@ chip would not do before its clock, reset or pin is set up is an error here."""
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -249,3 +250,29 @@ class Rp2040(Chip):
     @property
     def rate(self) -> float:
         return self.hz / 16 / (self.peek(self.UART + 0x24) + self.peek(self.UART + 0x28) / 64)
+
+
+class Rp2350(Rp2040):
+    """Its data sheet; the boot ROM looks for a block that says what the program is."""
+
+    cpu, board, irq = "M33", "pico2", 33
+    CLOCKS, RESETS, XOSC, PLL = 0x40010000, 0x40020000, 0x40048000, 0x40050000
+    IO, PADS, UART = 0x40028000, 0x40038000, 0x40070000
+    BITS: ClassVar = {IO: 6, PADS: 9, PLL: 14, UART: 26}
+
+    def start(self, first: int) -> tuple[int, int]:
+        """The ROM takes stack and start from the vectors that the block names."""
+        begin = bytes(self._uc.mem_read(first, 4096))
+        at = begin.index(struct.pack("<I", 0xFFFFDED3)) + 4
+        items, size = {}, 0
+        while begin[at] != 0xFF:
+            items[begin[at]] = begin[at : at + 4 * begin[at + 1]]
+            size += begin[at + 1]
+            at += 4 * begin[at + 1]
+        last, following, end = struct.unpack_from("<3I", begin, at)
+        self.demand((last, following, end) == (0xFF | size << 8, 0, 0xAB123579), "the block does not end")
+        self.demand(items[0x42] == struct.pack("<2BH", 0x42, 1, 0x1021), "it is no secure program for Arm")
+        vectors = int.from_bytes(items[3][4:], "little")
+        self.demand(vectors % 256 == 0, "the vectors are not aligned")
+        self._uc.reg_write(self._sp, self.word(vectors))
+        return vectors, self.word(vectors + 4)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chips import ERROR, Chip, Nrf52840, Rp2040
+from chips import ERROR, Chip, Nrf52840, Rp2040, Rp2350
 
 from nmpconv.device import protocol
 from nmpconv.device.client import Device
@@ -17,7 +17,7 @@ from nmpconv.runtime.interpreter import Net
 
 pytestmark = pytest.mark.slow  # for the compiling
 
-CHIPS = [Nrf52840, Rp2040]
+CHIPS = [Nrf52840, Rp2040, Rp2350]
 FEW = "fully_connected"  # ops: what is tested here is not in them
 
 
