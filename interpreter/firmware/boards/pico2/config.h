@@ -2,6 +2,8 @@
 #ifndef NMP_BOARD_CONFIG_H
 #define NMP_BOARD_CONFIG_H
 
+#include "rp2.h"
+
 #define BOARD "pico2"
 #define CPU "Cortex-M33"
 #define CLOCK_HZ 150000000u
@@ -21,9 +23,6 @@
 #define RING 2048u
 #define RATES 115200u, 230400u, 460800u, 1000000u
 #define UART_RX_IRQ 33
-#define MODEL_ADDRESS 0x20020000u
-#define MODEL_BYTES 0x30000u
-#define ARENA_ADDRESS 0x20050000u
-#define ARENA_BYTES 0x30000u
+#define RAM_END 0x20080000u /* but for data and stack */
 
 #endif
