@@ -82,7 +82,7 @@ def _costs(fitter: Fitter) -> Callable[..., bool]:
 
     def is_cheap(*names: str) -> bool:
         wide = assumed(fitter, names)
-        return work(wide) <= most and plan_memory.lower_bound(wide) <= ram
+        return work(wide) <= most and plan_memory.fits(wide, ram)
 
     return is_cheap
 

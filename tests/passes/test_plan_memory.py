@@ -46,6 +46,7 @@ def test_random(seed: int) -> None:
         names.append(f"v{i}")
     graph = net("v39", *nodes, **sizes)
     assert lower_bound(graph) <= peak(graph) <= 1.1 * lower_bound(graph)
+    assert plan_memory.fits(graph, lower_bound(graph)) and not plan_memory.fits(graph, lower_bound(graph) - 1)
 
 
 def convs(*outputs: str, x: tuple[int, ...], kernel: int = 3, **channels: int) -> Graph:

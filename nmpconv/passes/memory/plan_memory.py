@@ -67,6 +67,11 @@ def lower_bound(graph: Graph, *, bands: int = 1) -> int:
     )
 
 
+def fits(graph: Graph, room: int) -> bool:
+    """Checks whether the lower bound is at most room; often one of its two variants says so."""
+    return any(bound(buffers_of(graph, placed=placed), ()) <= room for placed in (True, False))
+
+
 def _smallest(graph: Graph, share: float) -> Plan:
     best = _apart(graph)
     macs = sum(OPS[n.op].macs(n.params, graph.ins(n), graph.outs(n)) for n in graph.nodes) if share else 0
