@@ -125,6 +125,12 @@ class Port:
 
     def _refused(self, array: NDArray[Any]) -> InputError:
         shapes = dict.fromkeys([self.shape, self.source_shape or self.shape])
+        if array.dtype.kind in "OSU":
+            return InputError(
+                "texts and objects are no numbers",
+                where=self.name,
+                hint="read a file into an array first; `nmpconv run` takes files",
+            )
         return InputError(
             f"the array has shape {list(array.shape)}, {' or '.join(str(list(shape)) for shape in shapes)} is needed",
             where=self.name,

@@ -94,6 +94,7 @@ def test_inputs_of_other_types(net: interpreter.Net) -> None:
             r"x: the array has shape \[1, 4, 4, 3\], \[1, 4, 4, 2\] or \[1, 2",
         ),
         ((np.zeros((4, 2, 4), np.uint8),), r"\[4, 2, 4\], .* is needed \(or a batch of these, \[n, ...\]\)"),
+        (("image.png",), "x: texts and objects are no numbers .*`nmpconv run` takes files"),
         ((np.zeros((1, 4, 4, 2), np.int16),), "x: the array is int16: the file's integers or the ONNX model's numbers"),
         ((np.full((1, 4, 4, 2), np.nan),), "x: the array has values that are not finite"),
         ((), "0 inputs were given, the model has 1: x"),
