@@ -87,6 +87,8 @@ def command(
         return
     show_verdict(evaluation.verdict)
     _show(evaluation)
+    if evaluation.top1 is None and not (evaluation.sqnr or evaluation.equal or evaluation.metrics):
+        console.line("hint: --reference MODEL.onnx, or a CSV of files and labels as --data, gives an answer")
     for warning in evaluation.warnings:
         console.line(f"warning: {warning}")
 

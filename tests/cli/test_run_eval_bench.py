@@ -86,6 +86,7 @@ def test_eval_finds_labels_in_a_folder_and_says_so(cli) -> None:
     found = cli("eval", "model.nmp", "--data", "images")
     assert "labels   images/labels.csv is not used: it has labels for 1 of 8 samples" in found.out
     assert found.out.startswith("verdict  int8, not measured: nothing to compare with\n")
+    assert "hint: --reference MODEL.onnx, or a CSV" in found.out
 
 
 @pytest.mark.parametrize("softmax", [False, True])
