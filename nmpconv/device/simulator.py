@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from nmpconv.base.near_names import suggestion
 from nmpconv.device import protocol, unicorn_board
 from nmpconv.device.transport import Output, Program, Serial, Transport, end
 from nmpconv.errors import DeviceError, UsageError
@@ -69,7 +70,8 @@ def boards() -> list[str]:
 def firmware(board: str) -> Path:
     """The firmware of a board, of the installed package or built in a checkout. Raises UsageError, DeviceError."""
     if board not in boards():
-        raise UsageError(f"there is no simulated board {board!r}; there are {', '.join(boards())}", where="--device")
+        message = f"there is no simulated board {board!r}; there are {', '.join(boards())}"
+        raise UsageError(message, where="--device", hint=suggestion(board, boards()))
     name = f"{board}.elf"
     for folder in _folders():
         if (folder / name).is_file():

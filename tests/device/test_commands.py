@@ -138,6 +138,7 @@ def test_an_op_that_was_not_built_is_refused(
     ("name", "code", "message"),
     [
         ("sim:nothing", ExitCode.USAGE, "there is no simulated board"),
+        ("sim:mps2-an368", ExitCode.USAGE, "did you mean 'mps2-an386'?"),
         ("rv32", ExitCode.USAGE, "hint: sim:rv32"),
         ("sim:rv32", ExitCode.DEVICE, "nmpconv device build rv32"),
         ("tcp:here", ExitCode.USAGE, "is not tcp:host:port"),
