@@ -154,6 +154,7 @@ def test_nanodet_plus_measures_from_corners(rng: np.random.Generator) -> None:
     found = DECODERS["nanodet"].boxes([np.concatenate([np.full((count, 1), 0.5), sides], axis=1)[None]], SIZE)
     assert found[1, :4] == pytest.approx([8 - 12, -12, 8 + 12, 12], abs=1e-3)
     assert found[-1, :4] == pytest.approx([64 - 96, -96, 64 + 96, 96], abs=1e-2)
+    assert set(np.rint(found[:, 2] - found[:, 0])) == {24, 48, 96, 192}
 
 
 @pytest.mark.parametrize(
