@@ -281,6 +281,7 @@ _GEOMETRIES = (
     ("2x5/uneven", (1, 7, 9, 2), (3, 2, 5, 2), Conv2DParams(3, 2, 1, 1, 1, 4, 0, 2)),
     ("dilation", (1, 9, 8, 3), (2, 3, 2, 3), Conv2DParams(1, 1, 2, 3, 2, 1, 2, 1)),
     ("dilation/beyond", (1, 2, 2, 1), (2, 3, 3, 1), Conv2DParams(1, 1, 2, 2, 2, 2, 2, 2)),
+    ("dilation/behind", (1, 3, 2, 2), (2, 2, 2, 2), Conv2DParams(1, 1, 2, 2, pad_bottom=1, pad_right=1)),
     ("groups", (1, 5, 5, 6), (4, 3, 3, 3), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1, 2)),
     ("groups/1x1", (1, 3, 3, 8), (12, 1, 1, 2), Conv2DParams(groups=4)),
     ("depthwise", (1, 6, 5, 37), (37, 3, 3, 1), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1, 37)),
