@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from mutation.functions import Functions, Touches
 from mutation.runner import QUICK
 from mutation.sites import Mutant
@@ -24,6 +26,7 @@ RELEASE = ("-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG",)
 COUNTING = f"{RELEASE[0]} -g -fno-inline -fsanitize-coverage=inline-8bit-counters,pc-table"
 CLANG = "clang-19"
 JOBS = 2  # compilers
+ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 MOST = 1000  # tests for a mutant
 
 
@@ -108,7 +111,9 @@ class Copy:
         quick = [word for word in QUICK if word != "-x"]
         for folder in folders:
             command = [str(self.python), "-m", "pytest", *quick, "-p", "mutation.touched", f"tests/{folder}"]
-            subprocess.run(command, cwd=self.folder, env=env, stdout=subprocess.DEVNULL, check=False)
+            done = subprocess.run(command, cwd=self.folder, env=env, stdout=subprocess.DEVNULL, check=False)
+            if done.returncode not in ENDED:
+                raise RuntimeError(f"the tests of tests/{folder} ended early, with status {done.returncode}")
             print(f"traced    tests/{folder}", flush=True)
         for library in (self.folder / "nmpconv").glob("_nmp.*"):
             library.unlink()  # so that it is linked anew

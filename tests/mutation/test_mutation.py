@@ -14,6 +14,7 @@ from mutation import __main__ as tool
 from mutation.draw import drawn, files
 from mutation.functions import Functions, Touches
 from mutation.sites import of_file
+from mutation.touched import has_name
 
 PYTHON = '''"""Adds 1 < 2."""
 __all__ = ["f"]
@@ -99,6 +100,13 @@ def test_tests_that_call_a_function_cheapest_of_each_file_first(tmp_path: Path) 
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert Touches(path).tests(["f"]) == ["a.py::quick", "b.py::late", "a.py::slow"]
     assert Touches(path).tests(["none"]) == [] == Touches(tmp_path / "none").tests(["f"])
+
+
+def test_bodies_of_classes_are_no_functions() -> None:
+    code = compile("class C:\n    x = 1\n    def f(): pass\ng = lambda: 0\n", "m.py", "exec")
+    [body] = [const for const in code.co_consts if getattr(const, "co_name", "") == "C"]
+    inner = [const for part in (code, body) for const in part.co_consts if hasattr(const, "co_name")]
+    assert [part.co_name for part in inner if has_name(part)] == ["f"]
 
 
 def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:

@@ -7,6 +7,7 @@ line before has; they are numbered from 0 on. Calls in other processes are not s
 from __future__ import annotations
 
 import ctypes
+import inspect
 import json
 import os
 import subprocess
@@ -30,6 +31,11 @@ CALLED: set[CodeType] = set()
 
 def _called(frame: FrameType, event: str, arg: Any) -> None:
     CALLED.add(frame.f_code)
+
+
+def has_name(code: CodeType) -> bool:
+    """Checks that a `def` made the code, not a class, a comprehension or a lambda."""
+    return bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")
 
 
 class _Interpreter:
@@ -113,7 +119,7 @@ class Touched:
         called = {
             self.functions.name(code.co_filename[len(str(ROOT)) + 1 :], code.co_firstlineno)
             for code in CALLED
-            if code.co_filename.startswith(PACKAGE) and not code.co_name.startswith("<")
+            if code.co_filename.startswith(PACKAGE) and has_name(code)
         }
         names = sorted(called.union(self.interpreter.called() if self.interpreter else ()))
         new = [name for name in names if name not in self.numbers]
