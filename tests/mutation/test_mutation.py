@@ -107,6 +107,7 @@ def test_bodies_of_classes_are_no_functions() -> None:
     [body] = [const for const in code.co_consts if getattr(const, "co_name", "") == "C"]
     inner = [const for part in (code, body) for const in part.co_consts if hasattr(const, "co_name")]
     assert [part.co_name for part in inner if has_name(part)] == ["f"]
+    assert not any(has_name(part.replace(co_filename="page.html")) for part in inner)
 
 
 def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:

@@ -34,8 +34,9 @@ def _called(frame: FrameType, event: str, arg: Any) -> None:
 
 
 def has_name(code: CodeType) -> bool:
-    """Checks that a `def` made the code, not a class, a comprehension or a lambda."""
-    return bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")
+    """Checks that a `def` of Python made the code, not a class, a comprehension, a lambda or a template."""
+    is_function = bool(code.co_flags & inspect.CO_OPTIMIZED)
+    return is_function and code.co_filename.endswith(".py") and not code.co_name.startswith("<")
 
 
 class _Interpreter:
