@@ -89,7 +89,7 @@ def convert(keywords: Keywords) -> Converted:
     elements, or an array; they become constants, and an If that they decide its branch. outputs: tensors to cut the
     model at. progress: is called with (stage, done, total); True shows bars. journal: a file in which bits "auto" keeps
     what it has measured, to go on after a kill; whoever gives it removes it. report: an HTML file to write, see
-    `nmpconv.html_report`. title: of that report; None: the model's name, in .nmp. levers: measure the 16 bits that
+    `nmpconv.html_report`. title: of that report; None: the model's file name. levers: measure the 16 bits that
     would help most, which takes four more fits (`Report.levers`); None: where there is a report. workers: how many
     processes fit recipes, levers and candidates of bits "auto", or the address of a dask scheduler; the file is the
     same. The others are as `nmpconv convert --help` tells.

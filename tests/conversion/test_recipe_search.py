@@ -1,4 +1,4 @@
-"""How recipes are ranked, which are not worth a fit, and what a note says of each."""
+"""Ranking of recipes, those that are not worth a fit, and the note of each."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_extremes(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 2501])
 def test_binned(count: int) -> None:
-    """What lies at the end counts in the last bin, as in numpy's. 2,501 are three tiles, the last one odd."""
+    """Numbers at the end count in the last bin, as in numpy. 2,501 are three tiles, the last one odd."""
     x = np.random.default_rng(count).uniform(-8, 8, count).astype(np.float32)
     x[::5], x[1::7] = 0, np.round(x[1::7])
     x[2:3], x[3:4], x[4:5] = -8, np.nextafter(np.float32(8), np.float32(0)), 8

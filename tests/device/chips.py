@@ -61,7 +61,7 @@ class Chip:
         self.set[address] = value
 
     def arrived(self) -> bool:
-        """Whether the UART interrupts."""
+        """Checks whether the UART interrupts."""
         return bool(self.input)
 
     def demand(self, fine: bool, what: str) -> None:
@@ -182,7 +182,7 @@ class Rp2040(Chip):
         return self.start(min(blocks))
 
     def blocks(self, elf: Path) -> dict[int, bytes]:
-        """What the .uf2 file of a program writes, by its address."""
+        """Bytes that the .uf2 file of a program writes, by address."""
         _, file = firmware_images.content(elf, elf.read_bytes(), "uf2", self.board, boards.BOARDS[self.board])
         return {
             int.from_bytes(file[at + 12 : at + 16], "little"): file[at + 32 : at + 288]
@@ -241,7 +241,7 @@ class Rp2040(Chip):
 
     @property
     def hz(self) -> float:
-        """Of the system and of the UART."""
+        """Clocks of the system and of the UART."""
         running = not self.set[self.PLL + 4] & 0x29 and self.set.get(self.CLOCKS + 0x3C) == 1
         self.demand(running and self.set.get(self.CLOCKS + 0x48) == 1 << 11, "clocks are not those of the PLL")
         dividers = self.set[self.PLL + 12]

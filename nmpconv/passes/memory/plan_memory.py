@@ -68,7 +68,7 @@ def lower_bound(graph: Graph, *, bands: int = 1) -> int:
 
 
 def fits(graph: Graph, room: int) -> bool:
-    """Checks whether the lower bound is at most room; often one of its two variants says so."""
+    """Checks whether the lower bound without bands is at most room. The second variant is made only if needed."""
     return any(bound(buffers_of(graph, placed=placed), ()) <= room for placed in (True, False))
 
 

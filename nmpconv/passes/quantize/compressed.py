@@ -1,7 +1,7 @@
-"""Tensors that nothing but logarithms of sums read, and the waves that layers alone make into such.
+"""Tensors that only logarithms of sums read, directly or through layers and moves of data.
 
-A saturation by a factor s costs a logarithm log(s), which is little beside its range; what lies below a step costs all
-of it. So at 16 bits they have the range that was seen, and no headroom.
+A tensor that saturates by a factor s changes the logarithm by log(s), which is little beside its range. A number below
+one step loses its logarithm altogether. So at 16 bits these tensors have the range that was seen, without headroom.
 """
 
 from __future__ import annotations
