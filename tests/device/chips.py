@@ -241,7 +241,7 @@ class Rp2040(Chip):
 
     @property
     def hz(self) -> float:
-        """Clocks of the system and of the UART."""
+        """Frequency of the clocks of system and UART."""
         running = not self.set[self.PLL + 4] & 0x29 and self.set.get(self.CLOCKS + 0x3C) == 1
         self.demand(running and self.set.get(self.CLOCKS + 0x48) == 1 << 11, "clocks are not those of the PLL")
         dividers = self.set[self.PLL + 12]
