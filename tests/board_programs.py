@@ -12,12 +12,12 @@ from nmpconv.device.simulator import MACHINES
 SECONDS = 120
 
 
-def output(board: str, program: Path) -> str:
-    """Text of a program until it has counted."""
+def output(board: str, program: Path, *options: str) -> str:
+    """Text of a program until it has counted. options: more of QEMU's."""
     machine = MACHINES[board]
     command = [machine.program, *machine.arguments, "-display", "none", "-monitor", "none", "-serial", "stdio"]
     running = subprocess.Popen(
-        [*command, "-kernel", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+        [*command, "-kernel", program, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
     )
     assert running.stdout is not None
     received, limit = b"", time.monotonic() + SECONDS

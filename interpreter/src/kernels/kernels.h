@@ -93,16 +93,6 @@ typedef struct nmp_pixels {
 /* y[i * y_stride + r] = x[r * x_stride + i], r < rows, i < n */
 #define NMP_TRANSPOSE(name) void name(void *y, size_t y_stride, const void *x, size_t x_stride, size_t rows, size_t n)
 
-#if !NMP_FIXED_CPU
-/* y[j * n + c] = sum over t < taps of x[(first[j] + t) * x_stride + c] * w[j * taps + t], c < n, j < count; sums fit
- * int32. There are `size` elements of x.
- */
-typedef struct nmp_columns {
-  const int32_t *first, *w;
-  size_t taps, count, n, x_stride, size;
-} nmp_columns;
-#define NMP_RESIZE_H(name) void name(int32_t *y, const void *x, const nmp_columns *how)
-
 /* z = rsh((n * x[i] - sum) * inverse, normalize), y[i] = sat(rsh(rsh(z * w[i * w_step], scale) + b[i * w_step], 8)),
  * i < count. |n * x[i] - sum| * inverse < 2^62, and z fits int32.
  */
@@ -117,18 +107,35 @@ typedef struct nmp_normalizer {
 
 /* The sum of x and that of squares, n <= 65536 */
 #define NMP_MOMENTS(name) void name(int64_t *sum, int64_t *squares, const void *x, size_t n)
+/* The largest of n > 0 elements of x. */
+#define NMP_LARGEST(name) int32_t name(const void *x, size_t n)
+
+/* e[i] = of most - x[i] >= 0, by its table; returns their sum. */
+#define NMP_EXPONENTIALS(name) int64_t name(int32_t *e, const void *x, const int32_t *table, size_t n, int32_t most)
 
 /* y[i] = sat(floor(((e[i] << up + 1) + sum) / (2 sum))), 0 <= e[i] <= 2^30 <= sum <= 2^46, up <= 16;
- * inverse = floor(2^62 / (2 sum)). exponentials: e[i] = of the largest x minus x[i], by its table; returns their sum.
+ * inverse = floor(2^62 / (2 sum)).
  */
-#define NMP_EXPONENTIALS(name) int64_t name(int32_t *e, const void *x, const int32_t *table, size_t n)
 #define NMP_QUOTIENTS(name) \
-  void name(void *y, const int32_t *e, size_t n, int up, uint64_t sum, uint64_t inverse, int32_t lo, int32_t hi)
-typedef NMP_RESIZE_H(nmp_resize_h_fn);
+  void name(void *y, const int32_t *e, size_t n, int up, uint64_t sum, uint32_t inverse, int32_t lo, int32_t hi)
+
 typedef NMP_NORMALIZE(nmp_normalize_fn);
 typedef NMP_MOMENTS(nmp_moments_fn);
+typedef NMP_LARGEST(nmp_largest_fn);
 typedef NMP_EXPONENTIALS(nmp_exponentials_fn);
 typedef NMP_QUOTIENTS(nmp_quotients_fn);
+
+#if !NMP_FIXED_CPU
+/* y[j * n + c] = sum over t < taps of x[(first[j] + t) * x_stride + c] * w[j * taps + t], c < n, j < count; sums fit
+ * int32. There are `size` elements of x.
+ */
+typedef struct nmp_columns {
+  const int32_t *first, *w;
+  size_t taps, count, n, x_stride, size;
+} nmp_columns;
+#define NMP_RESIZE_H(name) void name(int32_t *y, const void *x, const nmp_columns *how)
+
+typedef NMP_RESIZE_H(nmp_resize_h_fn);
 #endif
 
 /* conv.h: the way of computing a convolution */
@@ -165,13 +172,14 @@ typedef struct nmp_kernels {
   nmp_sum_fn *sum[2];                  /* [x] */
   nmp_resize_v_fn *resize_v[2];        /* [y] */
   nmp_crc_fn *crc;
-  nmp_transpose_fn *transpose[2]; /* [x] */
-#if !NMP_FIXED_CPU
-  nmp_resize_h_fn *resize_h[2];         /* [x] */
+  nmp_transpose_fn *transpose[2];       /* [x] */
   nmp_normalize_fn *normalize[2][2];    /* [x][y] */
   nmp_moments_fn *moments[2];           /* [x] */
+  nmp_largest_fn *largest[2];           /* [x] */
   nmp_exponentials_fn *exponentials[2]; /* [x] */
   nmp_quotients_fn *quotients[2];       /* [y] */
+#if !NMP_FIXED_CPU
+  nmp_resize_h_fn *resize_h[2]; /* [x] */
 #endif
   nmp_conv_choose_fn *conv;
   uint8_t address; /* bytes of an address on their machine */
@@ -199,25 +207,24 @@ void nmp_kernels_portable(nmp_kernels *kernels);
   }
 
 #if NMP_FIXED_CPU
-#define NMP_PORTABLE_LINES(prefix)
+#define NMP_PORTABLE_COLUMNS(prefix)
 #else
-#define NMP_PORTABLE_LINES(prefix)                                                            \
-  .resize_h = NMP_TABLE_1(prefix##resize_h), .normalize = NMP_TABLE_2_TO(prefix##normalize),  \
-  .moments = NMP_TABLE_1(prefix##moments), .exponentials = NMP_TABLE_1(prefix##exponentials), \
-  .quotients = NMP_TABLE_1(prefix##quotients),
+#define NMP_PORTABLE_COLUMNS(prefix) .resize_h = NMP_TABLE_1(prefix##resize_h),
 #endif
 
 /* All portable kernels, as initializers of an nmp_kernels. */
 #define NMP_PORTABLE_KERNELS(prefix)                                                                                  \
-  NMP_PORTABLE_LINES(prefix).gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),           \
+  NMP_PORTABLE_COLUMNS(prefix).gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),         \
   .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
   .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .sub = NMP_TABLE_3(prefix##sub), \
   .mul = NMP_TABLE_3(prefix##mul), .mul_offset = NMP_TABLE_1(prefix##mul_offset),                                     \
   .lookup = {prefix##lookup_8to8, prefix##lookup_8to16},                                                              \
   .interpolate = {prefix##interpolate_16to8, prefix##interpolate_16to16}, .max = NMP_TABLE_1(prefix##max),            \
   .sum = NMP_TABLE_1(prefix##sum), .transpose = NMP_TABLE_1(prefix##transpose),                                       \
-  .resize_v = {prefix##resize_v_to8, prefix##resize_v_to16}, .crc = nmp_crc32, .conv = nmp_conv_portable,             \
-  .address = sizeof(void *)
+  .normalize = NMP_TABLE_2_TO(prefix##normalize), .moments = NMP_TABLE_1(prefix##moments),                            \
+  .largest = NMP_TABLE_1(prefix##largest), .exponentials = NMP_TABLE_1(prefix##exponentials),                         \
+  .quotients = NMP_TABLE_1(prefix##quotients), .resize_v = {prefix##resize_v_to8, prefix##resize_v_to16},             \
+  .crc = nmp_crc32, .conv = nmp_conv_portable, .address = sizeof(void *)
 
 nmp_gemm_fn nmp_gemm_8x8, nmp_gemm_8x16, nmp_gemm_16x8, nmp_gemm_16x16;
 nmp_depthwise_fn nmp_depthwise_8x8, nmp_depthwise_8x16, nmp_depthwise_16x8, nmp_depthwise_16x16;
@@ -236,13 +243,14 @@ nmp_max_fn nmp_max_8, nmp_max_16;
 nmp_sum_fn nmp_sum_8, nmp_sum_16;
 nmp_resize_v_fn nmp_resize_v_to8, nmp_resize_v_to16;
 nmp_transpose_fn nmp_transpose_8, nmp_transpose_16;
+nmp_normalize_fn nmp_normalize_8to8, nmp_normalize_8to16, nmp_normalize_16to8, nmp_normalize_16to16;
+nmp_moments_fn nmp_moments_8, nmp_moments_16;
+nmp_largest_fn nmp_largest_8, nmp_largest_16;
+nmp_exponentials_fn nmp_exponentials_8, nmp_exponentials_16;
+nmp_quotients_fn nmp_quotients_8, nmp_quotients_16;
 nmp_crc_fn nmp_crc32;
 #if !NMP_FIXED_CPU
 nmp_resize_h_fn nmp_resize_h_8, nmp_resize_h_16;
-nmp_normalize_fn nmp_normalize_8to8, nmp_normalize_8to16, nmp_normalize_16to8, nmp_normalize_16to16;
-nmp_moments_fn nmp_moments_8, nmp_moments_16;
-nmp_exponentials_fn nmp_exponentials_8, nmp_exponentials_16;
-nmp_quotients_fn nmp_quotients_8, nmp_quotients_16;
 #endif
 nmp_conv_choose_fn nmp_conv_portable;
 

@@ -28,6 +28,10 @@ static nmp_rule batch_matmul_check(const nmp_op *op) {
   NMP_REQUIRE(y->shape[rank - 1] == b->shape[rank - 2], "columns", y->shape[rank - 1], b->shape[rank - 2]);
   NMP_REQUIRE(a->shape[rank - 1] == b->shape[rank - 1], "products of a sum", b->shape[rank - 1], a->shape[rank - 1]);
   NMP_REQUIRE(a->shape[rank - 1] <= NMP_K_MAX, "products of a sum", a->shape[rank - 1], NMP_K_MAX);
+  NMP_REQUIRE_BUILT(a->shape[rank - 1] <= NMP_CONV_K_MAX, "products of a sum in this build", a->shape[rank - 1],
+                    NMP_CONV_K_MAX);
+  NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(b->bits) == (b->bits == 16), "bits of the weights in this build", b->bits,
+                    NMP_WEIGHT_BITS);
   return nmp_check_shift(shift(op));
 }
 
@@ -92,31 +96,30 @@ static size_t matrices_of(const nmp_op *op) {
   return y->size / ((size_t)y->shape[y->rank - 2] * (size_t)y->shape[y->rank - 1]);
 }
 
-#if NMP_FIXED_CPU
-#define batch_matmul_scratch NULL
-
-static int run_products(const nmp_op *op) {
-  (void)op;
-  return 0;
-}
-#else
 #define PACKED_ROWS 4 /* of a, from which on b is worth an order of its own */
 
-/* One product of two matrices as a fully connected layer whose weights are only known now: its kernel packs them. */
+/* One product of two matrices as a fully connected layer whose weights are only known now. Its kernel reads b where it
+ * lies, as microcontrollers do, or packs it.
+ */
 typedef struct products {
   const nmp_op *op;
   nmp_conv conv; /* but for the addresses of its tensors */
   const nmp_conv_kernel *kernel;
   size_t matrices, parts;       /* of the output; shares of each, which are tasks */
+  size_t unit;                  /* bytes: that packed weights are aligned to */
   size_t zeros, packed, worker; /* bytes of the scratch: biases; weights, and all of a worker */
 } products;
 
-/* Whether the level has a kernel that packs. */
+static size_t workers_of(const nmp_op *op) {
+  return NMP_KEEP_STEPS && op->threads->parallel ? nmp_max(op->threads->threads, 1) : 1;
+}
+
+/* Whether the level has a kernel for it. */
 static int products_of(const nmp_op *op, products *p) {
   static const int8_t exponent = 0;
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
   const int32_t rows = y->shape[y->rank - 2];
-  const size_t threads = op->threads->parallel ? nmp_max(op->threads->threads, 1) : 1;
+  const size_t threads = workers_of(op);
   *p = (products){.op = op, .matrices = matrices_of(op), .parts = 1};
   p->conv = (nmp_conv){.v = nmp_axis_of_pixels(1),
                        .h = nmp_axis_of_pixels(rows),
@@ -135,25 +138,25 @@ static int products_of(const nmp_op *op, products *p) {
                        .lo = y->lo,
                        .hi = y->hi,
                        .kernels = op->kernels};
-  p->kernel = op->kernels->conv(&p->conv);
-  if (rows < PACKED_ROWS || p->kernel == NULL || p->kernel->packed == NULL) {
+  p->kernel = NMP_IN_USE(op->kernels).conv(&p->conv);
+  if (p->kernel == NULL || (p->kernel->packed && rows < PACKED_ROWS)) {
     return 0;
   }
+  p->unit = p->kernel->packed ? NMP_CACHE_LINE : 16;
   const size_t worth = p->kernel->tasks ? p->kernel->tasks(&p->conv, threads) : 1;
   p->parts = nmp_min((threads + p->matrices - 1) / p->matrices, worth);
-  p->zeros = nmp_round_up(p->conv.out, NMP_CACHE_LINE);
-  p->packed = nmp_round_up(p->kernel->packed(&p->conv), NMP_CACHE_LINE);
-  p->worker = p->packed + (p->kernel->scratch ? nmp_round_up(p->kernel->scratch(&p->conv), NMP_CACHE_LINE) : 0);
+  p->zeros = nmp_round_up(p->conv.out, p->unit);
+  p->packed = p->kernel->packed ? nmp_round_up(p->kernel->packed(&p->conv), p->unit) : 0;
+  p->worker = p->packed + (p->kernel->scratch ? nmp_round_up(p->kernel->scratch(&p->conv), p->unit) : 0);
   return 1;
 }
 
 static size_t batch_matmul_scratch(const nmp_op *op) {
   products p;
-  const size_t workers = op->threads->parallel && op->threads->threads > 1 ? op->threads->threads : 1;
-  return products_of(op, &p) ? NMP_CACHE_LINE + p.zeros + workers * p.worker : 0;
+  return products_of(op, &p) ? (p.packed ? p.unit : 0) + p.zeros + workers_of(op) * p.worker : 0;
 }
 
-/* Share `part` of matrix `matrix`; b is packed anew unless it is that of `before`. */
+/* Share `part` of matrix `matrix`; what packs b does so anew unless it is that of `before`. */
 static void run_product(const products *p, size_t matrix, size_t part, uint8_t *scratch, size_t *before) {
   const nmp_op *op = p->op;
   const nmp_tensor *y = &op->out[0];
@@ -165,32 +168,32 @@ static void run_product(const products *p, size_t matrix, size_t part, uint8_t *
   c.y = nmp_at(y, matrix * (y->size / p->matrices));
   c.packed = scratch;
   c.scratch = scratch + p->packed;
-  if (b_at != *before) {
+  if (p->packed && b_at != *before) {
     p->kernel->pack(&c, scratch);
     *before = b_at;
   }
   p->kernel->run(&c, part, p->parts);
 }
 
-static uint8_t *scratch_of(const nmp_op *op) {
-  return (uint8_t *)op->scratch + (NMP_CACHE_LINE - (uintptr_t)op->scratch % NMP_CACHE_LINE) % NMP_CACHE_LINE;
+static uint8_t *scratch_of(const products *p) {
+  return (uint8_t *)p->op->scratch + (p->unit - (uintptr_t)p->op->scratch % p->unit) % p->unit;
 }
 
 static void run_task(void *context, size_t task, size_t worker) {
   const products *p = (const products *)context;
   size_t none = SIZE_MAX;
-  run_product(p, task / p->parts, task % p->parts, scratch_of(p->op) + p->zeros + worker * p->worker, &none);
+  run_product(p, task / p->parts, task % p->parts, scratch_of(p) + p->zeros + worker * p->worker, &none);
 }
 
-/* Whether there is a kernel that packs; then all is done. */
+/* Whether there is a kernel; then all is done. */
 static int run_products(const nmp_op *op) {
   products p;
   if (!products_of(op, &p)) {
     return 0;
   }
-  uint8_t *scratch = scratch_of(op);
+  uint8_t *scratch = scratch_of(&p);
   p.conv.bias = memset(scratch, 0, p.zeros);
-  if (op->threads->parallel && op->threads->threads > 1 && p.matrices * p.parts > 1) {
+  if (workers_of(op) > 1 && p.matrices * p.parts > 1) {
     op->threads->parallel(op->threads->pool, run_task, &p, p.matrices * p.parts);
     return 1;
   }
@@ -200,7 +203,6 @@ static int run_products(const nmp_op *op) {
   }
   return 1;
 }
-#endif
 
 static uint64_t batch_matmul_work(const nmp_op *op) {
   return (uint64_t)op->out[0].size * (uint32_t)op->in[0].shape[op->in[0].rank - 1];

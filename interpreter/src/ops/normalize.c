@@ -148,15 +148,13 @@ static void group(const nmp_op *op, const axes *inner, size_t x0, size_t w0) {
   for (size_t i = 0; i < n / row; i++) {
     size_t at = x0, unused = 0;
     move(inner, i, rows, &at, &unused);
-#if !NMP_FIXED_CPU
     if (x_step == 1) {
       int64_t part, more;
-      op->kernels->moments[NMP_WIDE(x->bits)](&part, &more, nmp_at(x, at), row);
+      NMP_BY_1(NMP_IN_USE(op->kernels).moments, NMP_WIDE(x->bits))(&part, &more, nmp_at(x, at), row);
       sum += part;
       squares += more;
       continue;
     }
-#endif
     for (size_t k = 0; k < row; k++) {
       const int64_t q = nmp_load(x, at + k * x_step);
       sum += q;
@@ -178,14 +176,12 @@ static void group(const nmp_op *op, const axes *inner, size_t x0, size_t w0) {
   for (size_t i = 0; i < n / row; i++) {
     size_t at = x0, weight = w0;
     move(inner, i, rows, &at, &weight);
-#if !NMP_FIXED_CPU
     if (x_step == 1 && normalize >= 0) {
       const nmp_normalizer how = {(int64_t)n, sum, inverse, normalize, scale, w_step, y->lo, y->hi};
-      op->kernels->normalize[NMP_WIDE(x->bits)][NMP_WIDE(y->bits)](nmp_at(y, at), nmp_at(x, at), w + weight, b + weight,
-                                                                   row, &how);
+      NMP_BY_2(NMP_IN_USE(op->kernels).normalize, NMP_WIDE(x->bits), NMP_WIDE(y->bits))
+      (nmp_at(y, at), nmp_at(x, at), w + weight, b + weight, row, &how);
       continue;
     }
-#endif
     for (size_t k = 0; k < row; k++) {
       const size_t j = weight + k * w_step;
       const int64_t d = (int64_t)n * nmp_load(x, at + k * x_step) - sum;

@@ -1,4 +1,5 @@
 /* d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum of E; y = sat(div(E * 2^-e_y, S)). */
+#include "base/util.h"
 #include "ops/common/tasks.h"
 
 #define EXP_BITS 30 /* exponentials are on a grid of 2^-30 */
@@ -30,66 +31,64 @@ static int64_t exponential(const nmp_op *op, int32_t d) {
   return !NMP_WIDE(op->in[0].bits) ? t[d] : nmp_rsh((int64_t)t[d & 255] * t[256 + (d >> 8)], EXP_BITS);
 }
 
-#if NMP_FIXED_CPU
-#define KEPT 1
-typedef int64_t divisor;
-
-static divisor divisor_of(int64_t sum) {
-  return sum;
-}
-
-static int64_t divide(int64_t part, divisor sum) {
-  return 2 * part < sum ? 0 : nmp_div(part, sum); /* most of many classes: no division */
-}
-#else
-#define KEPT 1024 /* exponentials that are on the stack for the second pass */
+#define KEPT (NMP_FIXED_CPU ? 32 : 1024) /* exponentials on the stack */
 
 /* One division a line: 2^30 <= sum <= 2^46, so the inverse of 2 * sum has 15 to 31 bits. */
 typedef struct divisor {
-  uint64_t sum, inverse;
+  uint64_t sum;
+  uint32_t inverse;
 } divisor;
 
 static divisor divisor_of(int64_t sum) {
-  return (divisor){.sum = (uint64_t)sum, .inverse = ((uint64_t)1 << 62) / (2 * (uint64_t)sum)};
+  return (divisor){.sum = (uint64_t)sum, .inverse = (uint32_t)nmp_quotient((int64_t)1 << 62, 2 * sum)};
 }
 
 /* nmp_div for part <= 2^46; the first quotient is at most 1 below. */
 static int64_t divide(int64_t part, divisor d) {
-  const uint64_t n = 2 * (uint64_t)part + d.sum, quotient = (n >> 16) * d.inverse >> 46;
-  return (int64_t)(quotient + (n - quotient * 2 * d.sum >= 2 * d.sum));
+  const uint64_t n = 2 * (uint64_t)part + d.sum;
+  const uint32_t quotient = (uint32_t)((uint64_t)(uint32_t)(n >> 16) * d.inverse >> 46);
+  return (int64_t)(quotient + (n - quotient * (2 * d.sum) >= 2 * d.sum));
 }
-#endif
+
+/* A line of n neighbours from `first`. */
+static void near_line(const nmp_op *op, size_t first, size_t n) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const int32_t *table = (const int32_t *)op->in[1].data;
+  const int32_t most = NMP_BY_1(NMP_IN_USE(op->kernels).largest, NMP_WIDE(x->bits))(nmp_at(x, first), n);
+  int32_t e[KEPT];
+  int64_t sum = 0;
+  for (size_t i = 0; i < n; i += KEPT) {
+    sum += NMP_BY_1(NMP_IN_USE(op->kernels).exponentials, NMP_WIDE(x->bits))(e, nmp_at(x, first + i), table,
+                                                                             nmp_min(n - i, KEPT), most);
+  }
+  const divisor d = divisor_of(sum);
+  for (size_t i = 0; i < n; i += KEPT) {
+    const size_t count = nmp_min(n - i, KEPT);
+    if (n > KEPT) {
+      NMP_BY_1(NMP_IN_USE(op->kernels).exponentials, NMP_WIDE(x->bits))(e, nmp_at(x, first + i), table, count, most);
+    }
+    NMP_BY_1(NMP_IN_USE(op->kernels).quotients, NMP_WIDE(y->bits))
+    (nmp_at(y, first + i), e, count, -y->exponent, d.sum, d.inverse, y->lo, y->hi);
+  }
+}
 
 /* One line of n elements from `first`, `step` apart. */
 static void line(const nmp_op *op, size_t first, size_t step, size_t n) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-#if !NMP_FIXED_CPU
-  if (step == 1 && n <= KEPT) {
-    int32_t e[KEPT];
-    const nmp_kernels *kernels = op->kernels;
-    const int32_t *table = (const int32_t *)op->in[1].data;
-    const divisor d = divisor_of(kernels->exponentials[NMP_WIDE(x->bits)](e, nmp_at(x, first), table, n));
-    kernels->quotients[NMP_WIDE(y->bits)](nmp_at(y, first), e, n, -y->exponent, d.sum, d.inverse, y->lo, y->hi);
-    return;
-  }
-#endif
-  int32_t most = nmp_load(x, first), kept[KEPT];
+  int32_t most = nmp_load(x, first);
+  int64_t sum = 0;
   for (size_t i = 1; i < n; i++) {
     const int32_t value = nmp_load(x, first + i * step);
     most = value > most ? value : most;
   }
-  int64_t sum = 0;
   for (size_t i = 0; i < n; i++) {
-    const int64_t value = exponential(op, most - nmp_load(x, first + i * step));
-    kept[i < KEPT ? i : 0] = (int32_t)value;
-    sum += value;
+    sum += exponential(op, most - nmp_load(x, first + i * step));
   }
   const int64_t up = (int64_t)1 << -y->exponent;
   const divisor all = divisor_of(sum);
   for (size_t i = 0; i < n; i++) {
     const size_t at = first + i * step;
-    const int64_t value = KEPT > 1 && n <= KEPT ? kept[i] : exponential(op, most - nmp_load(x, at));
-    nmp_store(y, at, divide(value * up, all));
+    nmp_store(y, at, divide(exponential(op, most - nmp_load(x, at)) * up, all));
   }
 }
 
@@ -107,7 +106,11 @@ static void run_lines(const nmp_op *op, const void *how, size_t first, size_t la
   const size_t n = (size_t)op->in[0].shape[op->params.softmax.axis], step = step_of(op);
   (void)how;
   for (size_t i = first; i < last; i++) {
-    line(op, i / step * n * step + i % step, step, n);
+    if (step == 1) {
+      near_line(op, i * n, n);
+    } else {
+      line(op, i / step * n * step + i % step, step, n);
+    }
   }
 }
 

@@ -112,6 +112,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
     each = [bundled.model for bundled in models]
     ops = [(op, model) for model in each for op in model.ops]
     weights = [model.tensors[i] for op, model in ops for i in layer_inputs(op.kind, op.inputs)[1:2]]
+    products = [model.tensors[op.inputs[1]] for op, model in ops if op.kind == "batch_matmul"]  # weights to a kernel
     convolutions = [(op, model) for op, model in ops if op.kind in ("conv2d", "conv_add")]
     values = [dtype for model in each for dtype in _activation_types(model)]
     choices = {
@@ -119,8 +120,8 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_NO_RVV": 1,
         "NMP_FAULT_DETAILS": 0,
         "NMP_ACTIVATION_BITS": _only_bits(values),
-        "NMP_WEIGHT_BITS": _only_bits([w.dtype for w in weights]),
-        "NMP_CONV_K_MAX": max((prod(w.shape[1:]) for w in weights), default=1),
+        "NMP_WEIGHT_BITS": _only_bits([w.dtype for w in (*weights, *products)]),
+        "NMP_CONV_K_MAX": max((*(prod(w.shape[1:]) for w in weights), *(b.shape[-1] for b in products)), default=1),
         "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op, model in convolutions)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
         "NMP_CONV_HARD": int(any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),

@@ -30,7 +30,8 @@ static inline const uint8_t *nmp_rvv_weights(const nmp_conv *c) {
 size_t nmp_conv_rvv_packed(const nmp_conv *c);
 void nmp_conv_rvv_pack(const nmp_conv *c, void *to);
 
-/* Shifts are to the right and fit 32 bits; biases do not bring back what a sum of 64 bits loses as an int32. */
+/* Shifts are to the right and fit 32 bits; biases do not bring back what a sum of 64 bits loses as an int32. No biases
+ * yet: all will be 0. */
 int nmp_conv_rvv_ends(const nmp_conv *c, int most);
 
 /* y = sat(sum + bias): sums that are shifted already; with what y holds where that is added. */

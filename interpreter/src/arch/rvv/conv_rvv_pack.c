@@ -52,7 +52,7 @@ void nmp_conv_rvv_pack(const nmp_conv *c, void *to) {
 int nmp_conv_rvv_ends(const nmp_conv *c, int most) {
   for (size_t i = 0; i < c->out; i++) {
     const int shift = nmp_conv_shift(c, i);
-    const int32_t bias = nmp_conv_bias(c, i);
+    const int32_t bias = c->bias ? nmp_conv_bias(c, i) : 0;
     if (shift < 0 || shift > most || bias <= -(1 << 30) || bias >= 1 << 30) {
       return 0;
     }
