@@ -18,7 +18,7 @@ INTERPRETER = {
 }
 # Bytes of stack of any file, and of one without ops and convolutions that multiply rows (tests/bench/test_stack.py).
 DEEP_STACK, STACK = 3328, 2048
-DEEP = frozenset({"batch_matmul", "conv_transpose"})
+DEEP = frozenset({"conv_transpose"})
 MICROCONTROLLERS = tuple(INTERPRETER)
 TARGETS = (HOST, *MICROCONTROLLERS)
 

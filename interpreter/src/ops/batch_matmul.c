@@ -12,29 +12,6 @@ static int shift(const nmp_op *op) {
   return op->out[0].exponent - op->in[0].exponent - op->in[1].exponent;
 }
 
-static nmp_rule batch_matmul_check(const nmp_op *op) {
-  NMP_TRY(nmp_check_inputs(op, 2, 2, 2));
-  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
-  const uint32_t rank = a->rank;
-  NMP_REQUIRE(rank >= 2, "rank", rank, 2);
-  NMP_REQUIRE(b->rank == rank, "rank of the second input", b->rank, rank);
-  NMP_REQUIRE(y->rank == rank, "rank of the output", y->rank, rank);
-  for (uint32_t i = 0; i + 2 < rank; i++) {
-    const int32_t m = a->shape[i], n = b->shape[i], most = m > n ? m : n;
-    NMP_REQUIRE(m == n || m == 1 || n == 1, "dimensions that do not broadcast", m, n);
-    NMP_REQUIRE(y->shape[i] == most, "dimension of the output", y->shape[i], most);
-  }
-  NMP_REQUIRE(y->shape[rank - 2] == a->shape[rank - 2], "rows", y->shape[rank - 2], a->shape[rank - 2]);
-  NMP_REQUIRE(y->shape[rank - 1] == b->shape[rank - 2], "columns", y->shape[rank - 1], b->shape[rank - 2]);
-  NMP_REQUIRE(a->shape[rank - 1] == b->shape[rank - 1], "products of a sum", b->shape[rank - 1], a->shape[rank - 1]);
-  NMP_REQUIRE(a->shape[rank - 1] <= NMP_K_MAX, "products of a sum", a->shape[rank - 1], NMP_K_MAX);
-  NMP_REQUIRE_BUILT(a->shape[rank - 1] <= NMP_CONV_K_MAX, "products of a sum in this build", a->shape[rank - 1],
-                    NMP_CONV_K_MAX);
-  NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(b->bits) == (b->bits == 16), "bits of the weights in this build", b->bits,
-                    NMP_WEIGHT_BITS);
-  return nmp_check_shift(shift(op));
-}
-
 /* Some rows of one matrix of each operand, from these elements on. */
 static void product(const nmp_op *op, size_t rows, size_t a0, size_t b0, size_t y0) {
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
@@ -114,40 +91,44 @@ static size_t workers_of(const nmp_op *op) {
   return NMP_KEEP_STEPS && op->threads->parallel ? nmp_max(op->threads->threads, 1) : 1;
 }
 
+/* Weights have an order of the kernel's own, as they have nowhere that keeps no steps. */
+static int packs(const nmp_conv_kernel *kernel) {
+  return NMP_KEEP_STEPS && kernel->packed;
+}
+
 /* Whether the level has a kernel for it. */
 static int products_of(const nmp_op *op, products *p) {
   static const int8_t exponent = 0;
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
-  const int32_t rows = y->shape[y->rank - 2];
   const size_t threads = workers_of(op);
-  *p = (products){.op = op, .matrices = matrices_of(op), .parts = 1};
-  p->conv = (nmp_conv){.v = nmp_axis_of_pixels(1),
-                       .h = nmp_axis_of_pixels(rows),
-                       .images = 1,
-                       .groups = 1,
-                       .in = (uint32_t)a->shape[a->rank - 1],
-                       .out = (uint32_t)b->shape[b->rank - 2],
-                       .pitch = (uint32_t)b->shape[b->rank - 2],
-                       .k = (uint32_t)a->shape[a->rank - 1],
-                       .x_wide = NMP_WIDE(a->bits),
-                       .w_wide = NMP_WIDE(b->bits),
-                       .y_wide = NMP_WIDE(y->bits),
-                       .bias_bits = 8,
-                       .exponents = &exponent,
-                       .shift = shift(op),
-                       .lo = y->lo,
-                       .hi = y->hi,
-                       .kernels = op->kernels};
-  p->kernel = NMP_IN_USE(op->kernels).conv(&p->conv);
-  if (p->kernel == NULL || (p->kernel->packed && rows < PACKED_ROWS)) {
+  nmp_conv *c = &p->conv;
+  memset(p, 0, sizeof(*p)); /* in place, since stacks are small */
+  p->op = op;
+  p->matrices = matrices_of(op);
+  c->v = nmp_axis_of_pixels(1);
+  c->h = nmp_axis_of_pixels(y->shape[y->rank - 2]);
+  c->images = c->groups = 1;
+  c->in = c->k = (uint32_t)a->shape[a->rank - 1];
+  c->out = c->pitch = (uint32_t)b->shape[b->rank - 2];
+  c->x_wide = NMP_WIDE(a->bits);
+  c->w_wide = NMP_WIDE_WEIGHT(b->bits);
+  c->y_wide = NMP_WIDE(y->bits);
+  c->bias_bits = 8;
+  c->exponents = &exponent;
+  c->shift = shift(op);
+  c->lo = y->lo;
+  c->hi = y->hi;
+  c->kernels = op->kernels;
+  p->kernel = NMP_IN_USE(op->kernels).conv(c);
+  if (p->kernel == NULL || (packs(p->kernel) && c->h.out < PACKED_ROWS)) {
     return 0;
   }
-  p->unit = p->kernel->packed ? NMP_CACHE_LINE : 16;
-  const size_t worth = p->kernel->tasks ? p->kernel->tasks(&p->conv, threads) : 1;
-  p->parts = nmp_min((threads + p->matrices - 1) / p->matrices, worth);
-  p->zeros = nmp_round_up(p->conv.out, p->unit);
-  p->packed = p->kernel->packed ? nmp_round_up(p->kernel->packed(&p->conv), p->unit) : 0;
-  p->worker = p->packed + (p->kernel->scratch ? nmp_round_up(p->kernel->scratch(&p->conv), p->unit) : 0);
+  const int shares = NMP_KEEP_STEPS && p->kernel->tasks;
+  p->parts = nmp_min((threads + p->matrices - 1) / p->matrices, shares ? p->kernel->tasks(c, threads) : 1);
+  p->unit = packs(p->kernel) ? NMP_CACHE_LINE : 16;
+  p->zeros = nmp_round_up(c->out, p->unit);
+  p->packed = packs(p->kernel) ? nmp_round_up(p->kernel->packed(c), p->unit) : 0;
+  p->worker = p->packed + (p->kernel->scratch ? nmp_round_up(p->kernel->scratch(c), p->unit) : 0);
   return 1;
 }
 
@@ -168,7 +149,7 @@ static void run_product(const products *p, size_t matrix, size_t part, uint8_t *
   c.y = nmp_at(y, matrix * (y->size / p->matrices));
   c.packed = scratch;
   c.scratch = scratch + p->packed;
-  if (p->packed && b_at != *before) {
+  if (packs(p->kernel) && b_at != *before) {
     p->kernel->pack(&c, scratch);
     *before = b_at;
   }
@@ -185,23 +166,43 @@ static void run_task(void *context, size_t task, size_t worker) {
   run_product(p, task / p->parts, task % p->parts, scratch_of(p) + p->zeros + worker * p->worker, &none);
 }
 
-/* Whether there is a kernel; then all is done. */
-static int run_products(const nmp_op *op) {
-  products p;
-  if (!products_of(op, &p)) {
-    return 0;
-  }
-  uint8_t *scratch = scratch_of(&p);
-  p.conv.bias = memset(scratch, 0, p.zeros);
-  if (workers_of(op) > 1 && p.matrices * p.parts > 1) {
-    op->threads->parallel(op->threads->pool, run_task, &p, p.matrices * p.parts);
-    return 1;
+static void run_products(products *p) {
+  uint8_t *scratch = scratch_of(p);
+  p->conv.bias = memset(scratch, 0, p->zeros);
+  if (workers_of(p->op) > 1 && p->matrices * p->parts > 1) {
+    p->op->threads->parallel(p->op->threads->pool, run_task, p, p->matrices * p->parts);
+    return;
   }
   size_t before = SIZE_MAX;
-  for (size_t i = 0; i < p.matrices; i++) {
-    run_product(&p, i, 0, scratch + p.zeros, &before);
+  for (size_t i = 0; i < p->matrices; i++) {
+    run_product(p, i, 0, scratch + p->zeros, &before);
   }
-  return 1;
+}
+
+static nmp_rule batch_matmul_check(const nmp_op *op) {
+  NMP_TRY(nmp_check_inputs(op, 2, 2, 2));
+  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
+  const uint32_t rank = a->rank;
+  NMP_REQUIRE(rank >= 2, "rank", rank, 2);
+  NMP_REQUIRE(b->rank == rank, "rank of the second input", b->rank, rank);
+  NMP_REQUIRE(y->rank == rank, "rank of the output", y->rank, rank);
+  for (uint32_t i = 0; i + 2 < rank; i++) {
+    const int32_t m = a->shape[i], n = b->shape[i], most = m > n ? m : n;
+    NMP_REQUIRE(m == n || m == 1 || n == 1, "dimensions that do not broadcast", m, n);
+    NMP_REQUIRE(y->shape[i] == most, "dimension of the output", y->shape[i], most);
+  }
+  NMP_REQUIRE(y->shape[rank - 2] == a->shape[rank - 2], "rows", y->shape[rank - 2], a->shape[rank - 2]);
+  NMP_REQUIRE(y->shape[rank - 1] == b->shape[rank - 2], "columns", y->shape[rank - 1], b->shape[rank - 2]);
+  NMP_REQUIRE(a->shape[rank - 1] == b->shape[rank - 1], "products of a sum", b->shape[rank - 1], a->shape[rank - 1]);
+  NMP_REQUIRE(a->shape[rank - 1] <= NMP_K_MAX, "products of a sum", a->shape[rank - 1], NMP_K_MAX);
+  NMP_REQUIRE_BUILT(a->shape[rank - 1] <= NMP_CONV_K_MAX, "products of a sum in this build", a->shape[rank - 1],
+                    NMP_CONV_K_MAX);
+  NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(b->bits) == (b->bits == 16), "bits of the weights in this build", b->bits,
+                    NMP_WEIGHT_BITS);
+  NMP_TRY(nmp_check_shift(shift(op)));
+  products p;
+  NMP_REQUIRE_BUILT(NMP_KEEP_STEPS || products_of(op, &p), "a product that vectors do not compute", 0, 0);
+  return NMP_FINE;
 }
 
 static uint64_t batch_matmul_work(const nmp_op *op) {
@@ -209,7 +210,10 @@ static uint64_t batch_matmul_work(const nmp_op *op) {
 }
 
 static void batch_matmul_run(const nmp_op *op) {
-  if (!run_products(op)) {
+  products p;
+  if (products_of(op, &p)) {
+    run_products(&p);
+  } else if (NMP_KEEP_STEPS) { /* else it was refused */
     nmp_run_tasks(op, matrices_of(op) * tiles(op), batch_matmul_work(op) / WORK_MACS, run_tiles, NULL);
   }
 }
