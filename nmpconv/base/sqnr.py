@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -78,6 +78,11 @@ def mean_db(ratios: Iterable[float]) -> float:
 def gain(after: float, before: float) -> float:
     """By how much an SQNR or another metric rose; both may be infinite."""
     return 0.0 if after == before else after - before if math.isfinite(before) else -before
+
+
+def score_count(shape: Sequence[int]) -> int:
+    """Number of scores of a tensor that is one vector of them; 0 for any other."""
+    return math.prod(shape) if sum(dim > 1 for dim in shape) == 1 else 0
 
 
 def top_k(scores: ArrayLike, k: int) -> list[int]:

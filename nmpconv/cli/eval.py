@@ -88,7 +88,8 @@ def command(
     show_verdict(evaluation.verdict)
     _show(evaluation)
     if evaluation.top1 is None and not (evaluation.sqnr or evaluation.equal or evaluation.metrics):
-        console.line("hint: --reference MODEL.onnx, or a CSV of files and labels as --data, gives an answer")
+        ways = "or a CSV of files and labels, or a folder for each class as --data"
+        console.line(f"hint: --reference MODEL.onnx, {ways}, gives an answer")
     for warning in evaluation.warnings:
         console.line(f"warning: {warning}")
 

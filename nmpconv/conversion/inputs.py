@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.base.progress import Progress
+from nmpconv.base.sqnr import score_count
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.data.audio import FrontEnd, ears
 from nmpconv.data.samples import Data, Feeds, Samples, open_samples
@@ -55,6 +56,7 @@ def open_inputs(
             "max_pixels": max_pixels,
             "limit": limit,
             "classes": graph.labels,
+            "scores": score_count(graph[graph.outputs[0]].shape),
         }
         if taken:
             pair = open_frames(source, shape, look(name), front=front, **options)

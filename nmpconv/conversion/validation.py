@@ -228,7 +228,7 @@ def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], name
     """Scores these heads of all images, one after the other: of the float graph, and of an integer graph."""
     db = mean_db(sqnr_db(wanted[name], got[name]) for name in names)
     first = wanted[names[0]]
-    ranked = sum(dim > 1 for dim in (len(first) // images, *first.shape[1:])) == 1
+    ranked = sqnr.score_count((len(first) // images, *first.shape[1:])) > 0
     best = [np.argmax(x[names[0]].reshape(images, -1), axis=1) for x in (wanted, got)]
     agreement = 100 * float(np.mean(best[0] == best[1])) if ranked else None
     energies = _energies(wanted, got, names, images)

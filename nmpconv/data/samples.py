@@ -115,6 +115,7 @@ def open_samples(
     limit: int | None = None,
     ears: Ears = deaf,
     classes: Sequence[str] = (),
+    scores: int = 0,
 ) -> Samples:
     """Open a source of samples for a model input of ONNX ``shape`` (batch 1).
 
@@ -125,13 +126,14 @@ def open_samples(
     name (`nmpconv.data.containers`). uint8 arrays [H,W,C] or [H,W] are images when ``preprocess`` is given; all other
     arrays are the model's input as they are. Images without ``preprocess`` get the defaults. max_pixels: see
     `images.load`. limit: most samples that are taken of an iterable. ears: what makes arrays of .wav files. classes:
-    names of the model's classes, which labels may have instead of numbers.
+    names of the model's classes, which labels may have instead of numbers. scores: number of classes, 0 where the model
+    has none.
     InputError: nothing there, nothing usable, or of another shape.
     """
     shape = tuple(shape)
     where = str(data) if isinstance(data, str | Path) else WHERE
     if isinstance(data, str | Path):
-        source = open_source(Path(data), input_name, shape, ears, classes)
+        source = open_source(Path(data), input_name, shape, ears, classes, scores)
     else:
         source = gather([data] if isinstance(data, np.ndarray) else data, input_name, shape, limit)
     indices = tuple(range(len(source)))

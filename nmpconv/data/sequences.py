@@ -30,6 +30,7 @@ def open_frames(
     axis: int | None = None,
     front: FrontEnd | None = None,
     classes: Sequence[str] = (),
+    scores: int = 0,
 ) -> tuple[Samples, tuple[int, ...]]:
     """All calls for a model input of ONNX ``shape`` (batch 1), and where sequences begin among them.
 
@@ -39,13 +40,13 @@ def open_frames(
     order. axis: that of time, of a step that takes several frames; sequences are then arrays of any length along it,
     and frames after the last whole call are left out. front: what makes frames of .wav files.
     A sample's label is that of its last call, a row of labels those of all of its calls. limit: most samples that are
-    taken. classes: see there. InputError as there.
+    taken. classes, scores: see there. InputError as there.
     """
     shape = tuple(shape)
     named = str(data) if isinstance(data, str | Path) else WHERE
     listening, label_source = ears(front, shape, axis), ""
     if isinstance(data, str | Path):
-        source = open_source(Path(data), input_name, shape, listening, classes)
+        source = open_source(Path(data), input_name, shape, listening, classes, scores)
         parts, label_source = _split(source, shape, axis, front), source.labelled
     else:
         if isinstance(data, np.ndarray):
@@ -53,7 +54,9 @@ def open_frames(
         data = list(data if limit is None else islice(data, limit))
         parts = _given(data, input_name, shape, axis)
     if any(part.image(0) is not None or _is_picture(part.array(0), shape, preprocess) for part, _ in parts):
-        samples = open_samples(data, shape, preprocess, input_name=input_name, max_pixels=max_pixels, classes=classes)
+        samples = open_samples(
+            data, shape, preprocess, input_name=input_name, max_pixels=max_pixels, classes=classes, scores=scores
+        )
         return samples, _starts([len(part) for part, _ in parts])
     sequences = [_frames(part, shape) for part, _ in parts]
     frames = [frame for sequence in sequences for frame in sequence]

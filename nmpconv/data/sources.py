@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 HEADER_MAX = 1 << 16  # bytes of an array's header
 LABELS = "labels.csv"  # in a folder: the labels of its samples
+SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}  # names of folders that are no classes
 Item: TypeAlias = "Path | Member | Image.Image | np.ndarray"
 
 
@@ -133,13 +134,19 @@ class Stack:
 
 
 def open_source(
-    path: Path, input_name: str, shape: tuple[int, ...], ears: Ears = deaf, classes: Sequence[str] = ()
+    path: Path,
+    input_name: str,
+    shape: tuple[int, ...],
+    ears: Ears = deaf,
+    classes: Sequence[str] = (),
+    scores: int = 0,
 ) -> Source:
     """The source that ``path`` is; InputError with what was found and what is allowed. ears: of .wav files. classes:
-    names of the model's classes, which labels may have instead of numbers; () where they are not known."""
+    names of the model's classes, which labels may have instead of numbers; () where they are not known. scores: number
+    of classes, 0 where the model has none."""
     path, cut = tables.asked(path)
     if path.is_dir():
-        return _folder(path, ears, shape, cut, classes)
+        return _folder(path, ears, shape, cut, classes, scores)
     if not path.exists():
         raise InputError("no such file or folder", where=str(path), hint=place(path))
     if not path.is_file():
@@ -153,7 +160,7 @@ def open_source(
     if suffix in (".txt", ".lst"):
         return _samples(*lists.of_text(path, classes), ears, shape, cut, classes)
     if archives.is_archive(path):
-        return _archive(path, shape, cut, classes)
+        return _archive(path, shape, cut, classes, scores)
     if suffix in containers.TORCH:
         from nmpconv.data.in_memory import gather  # it knows this module
 
@@ -273,7 +280,7 @@ def _files_in(path: Path) -> tuple[list[Path], list[Path]]:
     return _of_one_kind([p for p in files if p.name != LABELS], str(path), "folder, or one level deeper"), files
 
 
-def _folder(path: Path, ears: Ears, shape: tuple[int, ...], cut: Cut, classes: Sequence[str]) -> Source:
+def _folder(path: Path, ears: Ears, shape: tuple[int, ...], cut: Cut, classes: Sequence[str], scores: int) -> Source:
     paths, _ = _files_in(path)
     listed = path / LABELS
     named, remark = None, ""
@@ -285,11 +292,11 @@ def _folder(path: Path, ears: Ears, shape: tuple[int, ...], cut: Cut, classes: S
         else:
             named = {Path(os.path.normpath(p)): c for p, c in zip(files, labels or (), strict=False)}
     rows = [Path(os.path.normpath(p)) for p in paths]
-    labels, labelled = _labels(rows, Path(os.path.normpath(path)), named, str(listed), classes, remark)
-    return _samples(paths, labels, ears, shape, cut, classes, labelled)
+    answer = _labels(rows, Path(os.path.normpath(path)), named, str(listed), classes, scores, remark)
+    return _samples(paths, answer.labels, ears, shape, cut, classes, answer.source, answer.remarks)
 
 
-def _archive(path: Path, shape: tuple[int, ...], cut: Cut, classes: Sequence[str]) -> Source:
+def _archive(path: Path, shape: tuple[int, ...], cut: Cut, classes: Sequence[str], scores: int) -> Source:
     files, remarks = archives.members(path)
     samples = _of_one_kind([member for member in files if member.name.name != LABELS], str(path), "archive")
     if samples[0].suffix == SOUND:
@@ -307,8 +314,8 @@ def _archive(path: Path, shape: tuple[int, ...], cut: Cut, classes: Sequence[str
         named = {PurePath(os.path.normpath(root / name)): c for (_, name), c in zip(rows, labels or (), strict=False)}
     where = listed.place if listed else ""
     names = [PurePath(os.path.normpath(member.name)) for member in samples]
-    labels, labelled = _labels(names, root, named, where, classes, "")
-    return _samples(samples, labels, deaf, shape, cut, classes, labelled, remarks)
+    answer = _labels(names, root, named, where, classes, scores)
+    return _samples(samples, answer.labels, deaf, shape, cut, classes, answer.source, (*remarks, *answer.remarks))
 
 
 def _root(names: Sequence[PurePath]) -> PurePath:
@@ -318,33 +325,58 @@ def _root(names: Sequence[PurePath]) -> PurePath:
     return PurePath(os.path.commonpath([name.parent for name in names]) if names else "")
 
 
+class _Labels(NamedTuple):
+    """Labels of a folder's samples. source: where they come from, or the reason why there are none."""
+
+    labels: list[int] | None
+    source: str
+    remarks: tuple[str, ...] = ()
+
+
 def _labels(
     paths: Sequence[PurePath],
     folder: PurePath,
     named: Mapping[Any, int] | None,
     where: str,
     classes: Sequence[str],
-    remark: str,
-) -> tuple[list[int] | None, str]:
-    """Returns the labels of a folder's samples, and where they come from, or why there are none.
+    scores: int,
+    remark: str = "",
+) -> _Labels:
+    """Returns the labels of a folder's samples.
 
     1. Of `labels.csv` in it, where that names every sample. Where it does not, or cannot be used, that is said.
-    2. The names of the samples' folders, where all are numbers, or classes of the model: other names have no order to
-       rely on.
+    2. The names of the samples' folders, where all are numbers, or classes of the model.
+    3. The order of these names, as torchvision's ImageFolder numbers them, where the model has as many classes, whose
+       names are not known. This is a guess, and remarked.
 
-    named: labels by path, of the list ``where``; None without one.
+    named: labels by path, of the list ``where``; None without one. scores: number of the model's classes, or 0.
     """
     if named is not None:
         rows = [named.get(p) for p in paths]
         if None not in rows:
-            return [c for c in rows if c is not None], where
+            return _Labels([c for c in rows if c is not None], where)
         count = sum(c is not None for c in rows)
         remark = f"{where} is not used: it has labels for {count} of {len(paths)} samples"
     names = [p.parent.name for p in paths]
-    if all(p.parent != folder for p in paths) and all(name.isdecimal() or name in classes for name in names):
+    order = sorted(set(names))
+    if SPLITS.issuperset(order) or any(p.parent == folder for p in paths):
+        order = []
+    if order and all(name.isdecimal() or name in classes for name in order):
         numbers = [class_number(name, classes, str(folder)) for name in names]
-        return numbers, "; ".join(filter(None, ["the names of the folders", remark]))
-    return None, remark
+        return _Labels(numbers, _sentence("the names of the folders", remark))
+    if order and len(order) == scores and not classes:
+        first = ", ".join(f"{i} {name}" for i, name in enumerate(order[:LISTED])) + ", ..." * (scores > LISTED)
+        guess = f"{folder}: its folders are taken for the classes in the order of their names: {first}"
+        return _Labels([order.index(name) for name in names], _sentence("the order of the folders", remark), (guess,))
+    if len(order) > 1 and scores:
+        strange = next((name for name in order if name not in classes), "") if classes else ""
+        why = f"{strange!r} is no class of the model" if strange else f"{len(order)} for {scores} classes"
+        return _Labels(None, _sentence(remark, f"none; the folders are not the classes: {why}"))
+    return _Labels(None, remark)
+
+
+def _sentence(*clauses: str) -> str:
+    return "; ".join(filter(None, clauses))
 
 
 def _load_npy(path: Path) -> np.ndarray:

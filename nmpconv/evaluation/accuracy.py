@@ -17,7 +17,7 @@ from nmpconv.base import confidence, thread_pool
 from nmpconv.base.confidence import LUCK, luck
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.quantities import decibels, rate
-from nmpconv.base.sqnr import Sqnr, each_db, effects, head, mean_db, top_k
+from nmpconv.base.sqnr import Sqnr, each_db, effects, head, mean_db, score_count, top_k
 from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.base.verdict import Footprint, Quality, Verdict, quality
 from nmpconv.base.workers import Here, Workers
@@ -136,8 +136,9 @@ def evaluate(
     truth = None if boxes is None else feed.boxes(boxes)
     count = feed.calls(limit)
     scores = net.outputs[0]
-    ranked = sum(dim > 1 for dim in scores.shape) == 1
-    labels = _classes(feed, count, label_offset, math.prod(scores.shape) if ranked else None)
+    classes = score_count(scores.shape)
+    ranked = classes > 0
+    labels = _classes(feed, count, label_offset, classes or None)
     ranks = _Ranks(labels is not None and ranked)
     judge = None if reference is None else _Judge(net, reference, feed)
     names: list[str] = []

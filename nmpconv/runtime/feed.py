@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpconv.base.sqnr import score_count
 from nmpconv.base.stream_spec import Stream, parse
 from nmpconv.data import audio, box_labels
 from nmpconv.data.audio import FrontEnd, ears
@@ -52,7 +53,7 @@ class Feed:
         self._states, self.stream, self._front = net.has_states, stream_of(net.model), front_of(net.model)
         self.starts: tuple[int, ...] | None = None
         names = list(self._ports)
-        self._classes = net.labels
+        self._classes, self._scores = net.labels, score_count(net.outputs[0].shape)
         sources = for_inputs(sources, names)
         if set(sources) == {""} and len(names) == 1:
             sources = {names[0]: sources[""]}
@@ -176,20 +177,20 @@ class Feed:
         port = self._ports[name]
         shape = port.source_shape or port.shape
         axis = self.stream.axis if self.stream and self.stream.input in ("", name) else None
+        options: dict[str, Any] = {
+            "input_name": name,
+            "max_pixels": max_pixels,
+            "limit": limit,
+            "classes": self._classes,
+            "scores": self._scores,
+        }
         if self._states:
-            options: dict[str, Any] = {
-                "input_name": name,
-                "max_pixels": max_pixels,
-                "limit": limit,
-                "classes": self._classes,
-            }
             samples, starts = open_frames(source, shape, port.preprocess, axis=axis, front=self._front, **options)
             if self.starts not in (None, starts):
                 raise InputError(f"the sequences of {name!r} and of another input differ in length")
             self.starts = starts
         else:
             heard = ears(self._front, shape, None)
-            options = {"input_name": name, "max_pixels": max_pixels, "limit": limit, "classes": self._classes}
             samples = open_samples(source, shape, port.preprocess, ears=heard, **options)
         where = samples.paths[0] if not isinstance(source, str | Path) else str(source)
         if samples.kind == "image" and not port.pixels:

@@ -50,6 +50,36 @@ def test_folders_in_a_folder_are_labels_where_they_are_numbers(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("names", "classes", "scores", "labels", "source"),
+    [
+        ("bee ant cow", "", 3, (0, 1, 2), "the order of the folders"),
+        ("bee ant cow", "", 4, None, "none; the folders are not the classes: 3 for 4 classes"),
+        (
+            "bee ant cow",
+            "cow ant Bee",
+            3,
+            None,
+            "none; the folders are not the classes: 'bee' is no class of the model",
+        ),
+        ("bee cow", "cow ant bee", 3, (2, 0), "the names of the folders"),
+        ("train val", "", 2, None, ""),
+        ("bee ant", "", 0, None, ""),
+    ],
+)
+def test_folders_one_a_class(
+    tmp_path: Path, names: str, classes: str, scores: int, labels: tuple[int, ...] | None, source: str
+) -> None:
+    for name in names.split():
+        (tmp_path / name).mkdir()
+        Image.fromarray(PIXELS[0]).save(tmp_path / name / "x.png")
+    samples = open_samples(tmp_path, SHAPE, PRE, classes=classes.split(), scores=scores)
+    assert samples.labels == labels
+    assert samples.labelled == source
+    guess = f"{tmp_path}: its folders are taken for the classes in the order of their names: 0 ant, 1 bee, 2 cow"
+    assert samples.remarks == ((guess,) if "order" in source else ())
+
+
+@pytest.mark.parametrize(
     ("rows", "labels", "said"),
     [
         ("a.png,3\n./b.png,1\nc.png,2\nd.png,0", (3, 1, 2, 0), "{}/labels.csv"),

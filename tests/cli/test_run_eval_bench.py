@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import cli_files
@@ -21,6 +22,7 @@ from PIL import Image
 from nmpconv.base.sqnr import Sqnr, sqnr_db, top_k
 from nmpconv.cli import console, shared_flags
 from nmpconv.errors import UsageError
+from nmpconv.file.writer import to_bytes
 from nmpconv.graph import reference
 from nmpconv.runtime import interpreter
 from nmpconv.runtime.benchmark import Timing
@@ -87,6 +89,23 @@ def test_eval_finds_labels_in_a_folder_and_says_so(cli) -> None:
     assert "labels   images/labels.csv is not used: it has labels for 1 of 8 samples" in found.out
     assert found.out.startswith("verdict  int8, not measured: nothing to compare with\n")
     assert "hint: --reference MODEL.onnx, or a CSV" in found.out
+
+
+def test_eval_takes_folders_one_a_class_for_labels(cli) -> None:
+    classes = [int(line.split(",")[-1]) for line in Path("images/labels.csv").read_text().splitlines()[1:]]
+    Path("model.nmp").write_bytes(to_bytes(replace(cli_files.nmp_graph(), labels=()), {}))
+    listed = cli("eval", "model.nmp", "--data", "images", "--json").json
+    for i, label in enumerate(classes):
+        folder = Path("folders", ["ant", "bee", "cow"][label])
+        folder.mkdir(parents=True, exist_ok=True)
+        Path(f"images/{i:02}.png").rename(folder / f"{i:02}.png")
+    found = cli("eval", "model.nmp", "--data", "folders", "--json").json
+    assert (found["top1"], found["labels"]) == (listed["top1"], "the order of the folders")
+    [warning] = found["warnings"]
+    assert warning.endswith("in the order of their names: 0 ant, 1 bee, 2 cow")
+    Path("folders/cow").rename("folders/ant/cow")
+    odd = cli("eval", "model.nmp", "--data", "folders")
+    assert "labels   none; the folders are not the classes: 2 for 3 classes" in odd.out
 
 
 @pytest.mark.parametrize("softmax", [False, True])
