@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import Any
 
 from nmpconv.base.quantities import NOTHING, clean
-from nmpconv.base.verdict import WORDS
+from nmpconv.base.verdict import UNSURE, WORDS
 from nmpconv.errors import UsageError
 
 ROWS_MAX = 200  # of a table in a notebook; the object has all
 LINE_MAX = 240  # characters of the line in a console
 BOX = "border:1px solid rgba(128,128,128,.4);border-radius:6px;padding:4px 10px;margin:0 6px 6px 0;display:inline-block"
-COLOURS = dict(zip(WORDS, ("#1a7f37", "#b26a00", "#c62828"), strict=True))  # legible on white and on black
+COLOURS = dict(zip((*WORDS, UNSURE), ("#1a7f37", "#b26a00", "#c62828", "#767676"), strict=True))  # on white and black
 SMALL = "opacity:.7;font-size:85%"
 
 

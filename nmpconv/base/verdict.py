@@ -7,8 +7,9 @@ Both models see the same samples. The word comes from the first of these that is
 3. scores of classes: % of the answers, the best classes, that they lose;
 4. any other output: their SQNR.
 
-`KEEPS` and `LITTLE` are the bounds. Labels that the float model guesses no better than chance, or much better but for
-an offset, are not those of the model, and decide nothing.
+`KEEPS` and `LITTLE` are the bounds. There is no word where the 95 % confidence interval reaches from the bound of
+"keeps" to beyond `FAR`: so few samples promise nothing, and condemn nothing. Labels that the float model guesses no
+better than chance, or much better but for an offset, are not those of the model, and decide nothing.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from nmpconv.base.quantities import decibels, scaled, size
 TOP1, AP50, AGREEMENT, SQNR = "top1", "ap50", "agreement", "sqnr"
 KEEPS: Mapping[str, float] = {TOP1: 1.0, AP50: 1.0, AGREEMENT: 2.0, SQNR: 30.0}
 LITTLE: Mapping[str, float] = {TOP1: 3.0, AP50: 3.0, AGREEMENT: 5.0, SQNR: 20.0}
-"""Bounds of "keeps" and of "loses a little": most points or % that are lost; of SQNR the least dB."""
+FAR: Mapping[str, float] = {TOP1: 10.0, AP50: 10.0, AGREEMENT: 20.0, SQNR: 10.0}
+"""Bounds of "keeps", of "loses a little", and of intervals: most points or % that are lost; of SQNR the least dB."""
 WORDS = ("keeps", "loses a little", "loses")
-UNKNOWN = "not measured"
+UNSURE, UNKNOWN = "too few to tell", "not measured"
 BETTER_THAN_CHANCE = 1.1  # times the top-1 of a guess, from which on labels fit the model
 
 Span = tuple[float, float]
@@ -145,6 +147,19 @@ class Quality:
         return AGREEMENT if self.agreed is not None else SQNR if self.db is not None else ""
 
     @property
+    def loss_range(self) -> Span | None:
+        """The 95 % confidence interval of `loss`; None where it is not known."""
+        if self.basis == TOP1 and self.change is not None:
+            return -self.change[1], -self.change[0]
+        if self.basis == AGREEMENT:
+            low, high = confidence.proportion(self.agreed or 0, self.n)
+            return 100 - high, 100 - low
+        if self.basis == AP50 and self.boxes is not None and self.boxes.lost is not None:
+            margin = math.inf if self.boxes.margin is None else self.boxes.margin
+            return self.boxes.lost - margin, self.boxes.lost + margin
+        return self.db_range
+
+    @property
     def loss(self) -> float | None:
         """Points or % that are lost by the basis; of SQNR the dB that are left."""
         if self.basis == TOP1:
@@ -213,12 +228,19 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """One of `WORDS`, or UNKNOWN."""
+        """One of `WORDS`, UNSURE or UNKNOWN."""
         basis, value = self.quality.basis, self.quality.loss
         if not basis or value is None:
             return UNKNOWN
-        enough = [value >= most[basis] if basis == SQNR else value <= most[basis] for most in (KEEPS, LITTLE)]
-        return WORDS[0 if enough[0] else 1 if enough[1] else 2]
+
+        def within(value: float, most: Mapping[str, float]) -> bool:
+            return value >= most[basis] if basis == SQNR else value <= most[basis]
+
+        if (span := self.quality.loss_range) is not None:
+            least, worst = reversed(span) if basis == SQNR else span
+            if within(least, KEEPS) and not within(worst, FAR):
+                return UNSURE
+        return WORDS[0 if within(value, KEEPS) else 1 if within(value, LITTLE) else 2]
 
     @property
     def sentence(self) -> str:

@@ -89,7 +89,8 @@ def command(
         journal.unlink(missing_ok=True)
     needs = _needs(result.data, target, sketch=result.sketch) if dry_run or target else []
     report, written = result.report, None if dry_run else path
-    short = console.of_files([read(result.data, verified=True)])
+    file = read(result.data, verified=True)
+    short = console.of_files([file])
     if json:
         fields = report.to_json()
         fields["layers"] = [{**row, "short": short[row["name"]]} for row in fields["layers"]]
@@ -98,7 +99,7 @@ def command(
         console.as_json({"model": str(model), "output": written and str(written), **fields, **figures})
         return
     with console.on_stderr(written == shared_flags.STREAM):
-        show_report(report, model, written, short, planned=result.sketch)
+        show_report(report, model, written, short, file.inputs, planned=result.sketch)
         show_needs(needs, len(result.data), planned=result.sketch)
 
 

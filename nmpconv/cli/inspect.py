@@ -11,12 +11,11 @@ import typer
 
 from nmpconv.cli import console, shared_flags
 from nmpconv.cli.memory_tables import show_memory
-from nmpconv.cli.report_tables import show_ram
+from nmpconv.cli.report_tables import preparation, show_ram
 from nmpconv.errors import ModelError, NotBuilt, UsageError
 
 if TYPE_CHECKING:
     from nmpconv.file.reader import FileOp, FilePort, FileTensor, Model
-    from nmpconv.ir import Preprocess
 
 NAME = "inspect"
 LISTED = 5  # labels that the table names
@@ -234,7 +233,7 @@ def _port_row(port: FilePort, model: Model) -> list[str]:
     if port.state is not None:
         fed = f"{model.outputs[port.state].name} of the last call, {port.start} at first"
     if port.preprocess is not None:
-        fed += f" ({_preprocess(port.preprocess)})"
+        fed += f" ({preparation(port.preprocess)})"
     if (front := port.sound) is not None:
         fed = f"sound at {front.rate} Hz: {front.bands} bands of {len(front.window)} samples, every {front.hop}"
     elif tensor.float_offsets:
@@ -248,13 +247,6 @@ def _port_row(port: FilePort, model: Model) -> list[str]:
         console.shape(port.source_shape) if port.source_shape else "",
         fed,
     ]
-
-
-def _preprocess(preprocess: Preprocess) -> str:
-    mean, std = ("/".join(f"{x:g}" for x in values) for values in (preprocess.mean, preprocess.std))
-    crop = f", crop {preprocess.crop:g}" if preprocess.crop != 1 else ""
-    low, high = preprocess.range
-    return f"{preprocess.channel_order}, {preprocess.resize}{crop}, range {low:g}..{high:g}, mean {mean}, std {std}"
 
 
 def _op_row(index: int, op: FileOp, model: Model) -> list[str]:

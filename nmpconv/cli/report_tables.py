@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from nmpconv.cli import console
 
-COLOURS = {"keeps": "bold green", "loses a little": "bold yellow", "loses": "bold red"}
+COLOURS = {"keeps": "bold green", "loses a little": "bold yellow", "loses": "bold red", "too few to tell": "bold"}
 
 if TYPE_CHECKING:
     from nmpconv.base.verdict import Verdict
     from nmpconv.conversion.candidates import Candidate
     from nmpconv.conversion.report import Layer, Report
     from nmpconv.conversion.sensitivity import Lever
+    from nmpconv.file.reader import FilePort
+    from nmpconv.ir import Preprocess
     from nmpconv.runtime.targets import Needs
 
 COLUMNS = (
@@ -24,10 +26,25 @@ COLUMNS = (
 )
 
 
+def preparation(preprocess: Preprocess) -> str:
+    """Describes how pictures become an input."""
+    mean, std = ("/".join(f"{x:g}" for x in values) for values in (preprocess.mean, preprocess.std))
+    crop = f", crop {preprocess.crop:g}" if preprocess.crop != 1 else ""
+    low, high = preprocess.range
+    return f"{preprocess.channel_order}, {preprocess.resize}{crop}, range {low:g}..{high:g}, mean {mean}, std {std}"
+
+
 def show_report(
-    report: Report, model: Path, path: Path | None, short: Mapping[str, str], *, planned: bool = False
+    report: Report,
+    model: Path,
+    path: Path | None,
+    short: Mapping[str, str],
+    inputs: Sequence[FilePort] = (),
+    *,
+    planned: bool = False,
 ) -> None:
-    """path: the file that was written, if any; short: names of it; planned: there are no exponents yet."""
+    """path: the file that was written, if any; short: names of it; inputs: of it; planned: there are no exponents
+    yet."""
     show_verdict(report.verdict)
     console.table(
         COLUMNS,
@@ -39,10 +56,22 @@ def show_report(
         show_front(report.front)
     show_levers(report.levers, short)
     size, quality = _size(report, path, planned=planned), _quality(report, short, planned=planned)
-    console.facts([("model", str(model)), *size, *quality])
+    console.facts([("model", str(model)), ("pictures", _pictures(inputs)), *size, *quality])
     for warning in report.warnings:
         console.line(f"warning: {warning}")
     console.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
+
+
+def _pictures(inputs: Sequence[FilePort]) -> str:
+    """Describes how pictures become inputs, and how to change that where nothing normalizes them."""
+    lines = []
+    for port in inputs:
+        if port.preprocess is not None:
+            plain = set(port.preprocess.mean) == {0.0} and set(port.preprocess.std) == {1.0}
+            more = "; --mean, --std and --range normalize them" if plain and port.preprocess.range == (0, 255) else ""
+            name = f"{port.name}: " if len(inputs) > 1 else ""
+            lines.append(f"{name}{preparation(port.preprocess)}{more}")
+    return "\n".join(lines)
 
 
 def show_verdict(verdict: Verdict, about: str = "") -> None:

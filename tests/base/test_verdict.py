@@ -37,14 +37,24 @@ def answers(wrong: int, lost: int, gained: int = 0, labels: bool = True) -> Qual
         (answers(20, 4, labels=False), "keeps", "agreement"),
         (answers(20, 10, labels=False), "loses a little", "agreement"),
         (answers(120, 2), "keeps", "agreement"),  # labels that a guess meets as often
-        (Quality(9, boxes=Boxes(40.0, 41.0)), "keeps", "ap50"),
-        (Quality(9, boxes=Boxes(40.0, 43.1)), "loses", "ap50"),
-        (Quality(9, boxes=Boxes(agreement=98.0)), "loses a little", "ap50"),
+        (Quality(9, boxes=Boxes(40.0, 41.0, margin=2.0)), "keeps", "ap50"),
+        (Quality(9, boxes=Boxes(40.0, 43.1, margin=2.0)), "loses", "ap50"),
+        (Quality(9, boxes=Boxes(agreement=98.0, margin=2.0)), "loses a little", "ap50"),
         (Quality(9, boxes=Boxes(agreement=math.nan), db=30.0), "keeps", "sqnr"),
         (Quality(9, db=29.9), "loses a little", "sqnr"),
         (Quality(9, db=math.inf), "keeps", "sqnr"),
         (Quality(9, db=-math.inf), "loses", "sqnr"),
         (Quality(), "not measured", ""),
+        (Quality(15, agreed=15), "too few to tell", "agreement"),
+        (Quality(16, agreed=16), "keeps", "agreement"),
+        (Quality(12, agreed=11), "too few to tell", "agreement"),  # 65 to 99 %: nor is that a loss
+        (Quality(12, agreed=5), "loses", "agreement"),
+        (Quality(6, labelled=6, right=6, float_right=6, agreed=6), "too few to tell", "top1"),
+        (Quality(27, labelled=27, right=27, float_right=27, agreed=27), "keeps", "top1"),
+        (Quality(2, boxes=Boxes(40.0, 40.0)), "too few to tell", "ap50"),
+        (Quality(9, boxes=Boxes(40.0, 41.0, margin=12.0)), "too few to tell", "ap50"),
+        (Quality(3, db=33.0, db_margin=25.0), "too few to tell", "sqnr"),
+        (Quality(3, db=33.0, db_margin=9.0), "keeps", "sqnr"),
     ],
 )
 def test_word(found: Quality, word: str, basis: str) -> None:
