@@ -33,6 +33,8 @@ MODULES = (
     "base/summary",
     "base/thread_pool",
     "base/verdict",
+    "data/__init__",
+    "data/images",
     "ir",
     "runtime/__init__",
     "runtime/batches",

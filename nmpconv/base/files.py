@@ -10,9 +10,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmpconv.base.near_names import suggestion
 from nmpconv.errors import InputError, NmpError, OutputError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 TEXT_MAX = 2**26  # bytes of a file that a person could have written
 LINES_MAX = 1_000_000  # of a list
 TOML_MAX, DOTS_MAX = 2**22, 1000  # bytes; of a line: what a dotted key takes grows with the square of its parts
+NAMES_READ = 1000  # names of a folder that are compared with one that is not there
 BYTES_MAX = 2**31 - 1  # of any other one: protobuf and .nmp have offsets of 32 bits
 
 
@@ -81,8 +84,13 @@ def open_file(path: Path | str, most: int = BYTES_MAX) -> Iterator[tuple[Buffere
 
 
 def place(path: Path | str) -> str:
-    """A hint where a file is not found: the folder that a relative path begins at."""
-    return "" if Path(path).is_absolute() else f"the current folder is {os.getcwd()}"
+    """A hint where a file is not found: the nearest name beside it, and the folder that a relative path begins at."""
+    path = Path(path)
+    near = ""
+    with suppress(OSError, ValueError), os.scandir(path.parent) as entries:
+        near = suggestion(path.name, [entry.name for entry in islice(entries, NAMES_READ)])
+    begin = "" if path.is_absolute() else f"the current folder is {os.getcwd()}"
+    return " ".join(filter(None, [near, begin]))
 
 
 def read_text(path: Path | str, what: str) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from nmpconv.cli import console, shared_flags
 from nmpconv.cli.report_tables import on_one_grid, show_levers
-from nmpconv.errors import OutputError
+from nmpconv.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     import nmpconv
@@ -21,9 +21,20 @@ NAME = "bisect"
 SHOWN = 10  # tensors; --json has all
 
 
+def _in_order(context: typer.Context, file: Path) -> Path:
+    """Refuses a converted file in front of its model, before anything is missing."""
+    model = context.params.get("model")
+    if isinstance(model, Path) and model.suffix == ".nmp" and file.suffix != ".nmp":
+        raise UsageError("the float model comes first", where="nmpconv bisect", hint=f"nmpconv bisect {file} {model}")
+    return file
+
+
 def command(
     model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The float model.", show_default=False)],
-    file: Annotated[Path, typer.Argument(metavar="MODEL.nmp", help="What it was converted to.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL.nmp", help="What it was converted to.", show_default=False, callback=_in_order),
+    ],
     data: Annotated[
         list[str],
         typer.Option(

@@ -83,7 +83,7 @@ def listed(json: shared_flags.Json = False) -> None:
     rows = [[port.device, port.usb, port.board or port.description or "serial port"] for port in ports]
     rows += [[str(d.path), "drive", d.board or d.model or "a board"] for d in drives()]
     rows += [[name, "", lacks or "ready"] for name, lacks in boards.items()]
-    console.table(("device", "USB", ""), rows)
+    console.table(("device", "USB", "description"), rows)
 
 
 @app.command("build", cls=PlainCommand)

@@ -11,6 +11,8 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+SUMMARY = 200  # characters of a command's summary: more than any has
+
 
 class PlainCommand(TyperCommand):
     """A command that reads plain values itself. What it does not take, or refuses, typer reads, and says why."""
@@ -20,10 +22,16 @@ class PlainCommand(TyperCommand):
 
 
 class PlainGroup(TyperGroup):
-    """The same for the flags in front of a command."""
+    """The same for the flags in front of a command. Summaries of commands go on in the next line, uncut."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _read_plainly(super().get_params(ctx))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(SUMMARY)) for name, command in commands if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def _read_plainly(parameters: list[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from importlib import import_module
 from inspect import Parameter
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.models import OptionInfo
 
 from nmpconv.base.near_names import nearest
 from nmpconv.cli.flags import OLDER, flag_of, info_of, kind_of, today
+from nmpconv.cli.verbosity import talking
 from nmpconv.errors import UsageError, refusal
 
 
@@ -37,7 +39,8 @@ def translated(error: Any, arguments: Sequence[str]) -> UsageError:
         flags = [flag_of(parameter) for parameter in known.values() if isinstance(info_of(parameter), OptionInfo)]
         older = {f"--{old}": f"--{new}" for old, new in OLDER.items() if f"--{new}" in flags}
         names = {**older, **{flag: flag for flag in flags}}
-        return UsageError(f"there is no option {typed}", where=where, found=typed, hint=_nearest(typed, names) or help_)
+        hint = _nearest(typed, names) or _elsewhere(typed) or help_
+        return UsageError(f"there is no option {typed}", where=where, found=typed, hint=hint)
     if own is not None and type(error).__name__ == "MissingParameter":
         return UsageError(f"{flag_of(own)} is missing", where=where, hint=info_of(own).help or help_)
     if own is not None:
@@ -49,6 +52,19 @@ def translated(error: Any, arguments: Sequence[str]) -> UsageError:
     if match := re.search(r"extra argument(?:s|\(s\))? \((.*)\)$", message):
         return UsageError(f"more arguments than it takes: {match[1]}", where=where, found=match[1], hint=help_)
     return UsageError(message, where=where, hint=help_)
+
+
+def _elsewhere(flag: str) -> str:
+    """A hint that names the commands that have a flag; "" where none has it."""
+    from nmpconv.cli import COMMANDS, MODULES  # it imports this module
+
+    having = []
+    for name in COMMANDS:
+        module = import_module(f"nmpconv.cli.{MODULES.get(name, name)}")
+        parameters = inspect.signature(talking(module.command)).parameters if hasattr(module, "command") else {}
+        if flag in (flag_of(own) for own in parameters.values() if isinstance(info_of(own), OptionInfo)):
+            having.append(f"nmpconv {name}")
+    return f"{', '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else ""
 
 
 def _bad(error: Any, own: Parameter, names: Iterable[str], arguments: Sequence[str], hint: str) -> UsageError:

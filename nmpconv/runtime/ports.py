@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nmpconv.base.float_rounding import on_grid
 from nmpconv.base.near_names import suggestion
+from nmpconv.data import images
 from nmpconv.errors import InputError
 from nmpconv.file import reader
 from nmpconv.ir import Preprocess, Shifts
@@ -76,8 +77,9 @@ class Port:
         """Integers [n, *shape] of one sample (n = 1) or of a batch.
 
         array: a sample in the file's layout or the ONNX model's, dimensions of 1 left out or not; its elements in one
-        dimension, in the file's order; or a batch [n, ...] of these. Values: see `values`. Raises InputError for
-        anything else, and where the shape fits two layouts.
+        dimension, in the file's order; or a batch [n, ...] of these. Values: see `values`. Pictures of Pillow, one or
+        a list, are resized as the file's preprocessing says. Raises InputError for anything else, and where the shape
+        fits two layouts.
         """
         return self.values(self.rows(array))
 
@@ -85,7 +87,7 @@ class Port:
         """The array of `integers` as [n, *shape], with the numbers that were given: most often a view."""
         if isinstance(array, np.ndarray) and array.shape == self.shape and array.dtype == self.dtype:
             return array[np.newaxis]
-        numbers = as_array(array)
+        numbers = as_array(self._pixels_of(array))
         rows = numbers if self._is_batch(numbers.shape) else numbers[np.newaxis]
         turned = [rows.transpose(0, *(axis + 1 for axis in turn)) for turn in self._turns(rows)]
         if self._fits(rows.shape[1:]):
@@ -101,6 +103,15 @@ class Port:
         else:
             raise self._refused(numbers)
         return rows.reshape(len(rows), *self.shape)
+
+    def _pixels_of(self, value: Any) -> Any:
+        """Pixels of pictures of Pillow, as `nmpconv run` makes them of files; anything else as it is."""
+        pictures = value if isinstance(value, list | tuple) else [value]
+        if self.preprocess is None or not self.pixels or not pictures or not all(map(images.is_picture, pictures)):
+            return value
+        height, width, channels = self.shape[1:]
+        size, preprocess = (height, width, channels), self.preprocess
+        return np.stack([images.load(picture, size, preprocess, where=self.name) for picture in pictures])
 
     def _is_batch(self, shape: tuple[int, ...]) -> bool:
         return math.prod(shape) != math.prod(self.shape) and len(shape) > 0

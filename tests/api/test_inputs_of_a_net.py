@@ -11,8 +11,10 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from PIL import Image
 
 import nmpconv
+from nmpconv.data.samples import open_samples
 from nmpconv.errors import InputError
 from nmpconv.runtime.interpreter import Net
 from nmpconv.runtime.ports import Port
@@ -39,6 +41,16 @@ def from_images(pixels: np.ndarray) -> Net:
 @pytest.fixture(scope="module")
 def from_arrays(floats: np.ndarray) -> Net:
     return nmpconv.convert(cli_files.onnx_model(), floats).load()
+
+
+def test_pictures_of_pillow_are_resized_as_run_does(from_images, from_arrays, pixels, tmp_path: Path) -> None:
+    picture = Image.fromarray(pixels[0]).resize((20, 13))
+    picture.save(tmp_path / "a.png")
+    [wanted] = from_images(np.stack(list(open_samples(tmp_path, (1, 3, 8, 8), from_images.inputs[0].preprocess))))
+    assert (from_images(picture.convert("RGBA"))[0] == wanted).all()
+    assert (from_images([picture, Image.fromarray(pixels[1])])[0][1] == from_images(pixels[1])[0][0]).all()
+    with pytest.raises(InputError, match=r"the array has shape \[13, 20, 3\]"):
+        from_arrays(picture)
 
 
 def test_an_image_in_every_layout_and_dtype_is_the_same(from_images, pixels, floats) -> None:

@@ -130,6 +130,15 @@ def test_older_names_are_taken_by_every_command_that_has_data(cli) -> None:
         (("inspect", "model.nmp", "--input", "x"), "nmpconv inspect: there is no option --input"),
         (("run", "model.nmp", "--dta", "x"), "nmpconv run: there is no option --dta\nhint: did you mean --data?"),
         (("run", "model.nmp", "--imput", "x"), "nmpconv run: there is no option --imput\nhint: did you mean --data?"),
+        (
+            ("page", "model.nmp", "--labels", "x"),
+            "nmpconv page: there is no option --labels\nhint: nmpconv convert has it",
+        ),
+        (("page", "model.nmp", "--zzz"), "nmpconv page: there is no option --zzz\nhint: nmpconv page -h tells more"),
+        (
+            ("bisect", "a.nmp", "a.onnx"),
+            "nmpconv bisect: the float model comes first\nhint: nmpconv bisect a.onnx a.nmp",
+        ),
         (("convert", "model.onnx", "-z"), "nmpconv convert: there is no option -z"),
         (("convert", "model.onnx", "-o"), "-o: the flag takes a value"),
         (("convert", "model.onnx", "--calib"), "--calib: the flag takes a value"),

@@ -105,6 +105,14 @@ def test_bisect_on_narrow_terminals(terminal, cli, monkeypatch: pytest.MonkeyPat
         assert not wide - numbers(lines)
 
 
+@pytest.mark.parametrize("words", [(), ("device",)])
+def test_summaries_of_commands_are_whole(terminal, words: tuple[str, ...]) -> None:
+    for columns in (60, 80):
+        lines = terminal(columns, *words, "--help")
+        assert max(map(len, lines)) <= columns
+        assert not [line for line in lines[1:] if line.endswith("...")]  # the first one shows how to call it
+
+
 @pytest.mark.parametrize("command", ["bundle", "report"])
 def test_short_answers_on_narrow_terminals(terminal, command: str) -> None:
     for columns in (40, 60, 80):

@@ -191,6 +191,9 @@ def test_only_regular_files_of_a_bounded_size(tmp_path: Path) -> None:
         read_file("a\0b")
     (tmp_path / "ten").write_bytes(bytes(10))
     assert read_file(tmp_path / "ten", 10) == bytes(10)
+    with pytest.raises(InputError) as refused:
+        read_file(tmp_path / "tenn")
+    assert refused.value.hint == "did you mean 'ten'?"
     with pytest.raises(InputError, match="has 10 bytes; at most 9 can be read"):
         read_file(tmp_path / "ten", 9)
 
