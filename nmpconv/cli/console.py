@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 import textwrap
 import time
@@ -149,6 +150,11 @@ def columns() -> int | None:
     from nmpconv.cli.terminal import console_of
 
     return console_of(sys.stdout).width
+
+
+def rows() -> int | None:
+    """Height of the terminal; None where stdout is none."""
+    return shutil.get_terminal_size().lines if decorated(sys.stdout) else None
 
 
 def facts(rows: Iterable[tuple[str, str]], styles: Mapping[str, tuple[str, str]] | None = None) -> None:

@@ -43,8 +43,10 @@ def show_report(
     *,
     planned: bool = False,
 ) -> None:
-    """path: the file that was written, if any; short: names of it; inputs: of it; planned: there are no exponents
-    yet."""
+    """The verdict comes again at the end, where the table of layers has moved it out of sight.
+
+    path: the file that was written, if any; short: names of it; inputs: of it; planned: there are no exponents yet.
+    """
     show_verdict(report.verdict)
     console.table(
         COLUMNS,
@@ -59,6 +61,8 @@ def show_report(
     console.facts([("model", str(model)), ("pictures", _pictures(inputs)), *size, *quality])
     for warning in report.warnings:
         console.line(f"warning: {warning}")
+    if len(report.layers) > (console.rows() or math.inf):
+        show_verdict(report.verdict)
     console.line(f"quantized {report.quantized_nodes}/{report.total_nodes} nodes")
 
 

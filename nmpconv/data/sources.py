@@ -345,7 +345,7 @@ def _labels(
     """Returns the labels of a folder's samples.
 
     1. Of `labels.csv` in it, where that names every sample. Where it does not, or cannot be used, that is said.
-    2. The names of the samples' folders, where all are numbers, or classes of the model.
+    2. The names of the samples' folders, where all are numbers of classes, or their names.
     3. The order of these names, as torchvision's ImageFolder numbers them, where the model has as many classes, whose
        names are not known. This is a guess, and remarked.
 
@@ -361,11 +361,11 @@ def _labels(
     order = sorted(set(names))
     if SPLITS.issuperset(order) or any(p.parent == folder for p in paths):
         order = []
-    if order and all(name.isdecimal() or name in classes for name in order):
+    if order and all(name.isdecimal() or name in classes for name in order) and not _is_gapped(order, scores):
         numbers = [class_number(name, classes, str(folder)) for name in names]
         return _Labels(numbers, _sentence("the names of the folders", remark))
     if order and len(order) == scores and not classes:
-        first = ", ".join(f"{i} {name}" for i, name in enumerate(order[:LISTED])) + ", ..." * (scores > LISTED)
+        first = ", ".join(f"{i}: {name}" for i, name in enumerate(order[:LISTED])) + ", ..." * (scores > LISTED)
         guess = f"{folder}: its folders are taken for the classes in the order of their names: {first}"
         return _Labels([order.index(name) for name in names], _sentence("the order of the folders", remark), (guess,))
     if len(order) > 1 and scores:
@@ -373,6 +373,12 @@ def _labels(
         why = f"{strange!r} is no class of the model" if strange else f"{len(order)} for {scores} classes"
         return _Labels(None, _sentence(remark, f"none; the folders are not the classes: {why}"))
     return _Labels(None, remark)
+
+
+def _is_gapped(names: Sequence[str], scores: int) -> bool:
+    """Checks for numbers that are too large for classes, and no classes with an offset either: 0 and 180 of two."""
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    return len(numbers) == scores > 0 and numbers[-1] - numbers[0] >= scores
 
 
 def _sentence(*clauses: str) -> str:

@@ -62,6 +62,8 @@ def test_folders_in_a_folder_are_labels_where_they_are_numbers(tmp_path: Path) -
             "none; the folders are not the classes: 'bee' is no class of the model",
         ),
         ("bee cow", "cow ant bee", 3, (2, 0), "the names of the folders"),
+        ("0 180", "", 2, (0, 1), "the order of the folders"),
+        ("1 2", "", 2, (1, 2), "the names of the folders"),  # --label-offset -1
         ("train val", "", 2, None, ""),
         ("bee ant", "", 0, None, ""),
     ],
@@ -75,7 +77,8 @@ def test_folders_one_a_class(
     samples = open_samples(tmp_path, SHAPE, PRE, classes=classes.split(), scores=scores)
     assert samples.labels == labels
     assert samples.labelled == source
-    guess = f"{tmp_path}: its folders are taken for the classes in the order of their names: 0 ant, 1 bee, 2 cow"
+    numbered = ", ".join(f"{i}: {name}" for i, name in enumerate(sorted(names.split())))
+    guess = f"{tmp_path}: its folders are taken for the classes in the order of their names: {numbered}"
     assert samples.remarks == ((guess,) if "order" in source else ())
 
 

@@ -105,6 +105,14 @@ def test_bisect_on_narrow_terminals(terminal, cli, monkeypatch: pytest.MonkeyPat
         assert not wide - numbers(lines)
 
 
+@pytest.mark.parametrize("rows", [4, 5])
+def test_a_verdict_out_of_sight_comes_again(terminal, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Five layers on a terminal of so many rows."""
+    monkeypatch.setenv("LINES", str(rows))
+    lines = terminal(80, "convert", "model.onnx", "--data", "images", "-o", "c.nmp", "--fast")
+    assert sum(line.startswith("verdict") for line in lines) == (2 if rows < 5 else 1)
+
+
 @pytest.mark.parametrize("words", [(), ("device",)])
 def test_summaries_of_commands_are_whole(terminal, words: tuple[str, ...]) -> None:
     for columns in (60, 80):

@@ -102,7 +102,7 @@ def test_eval_takes_folders_one_a_class_for_labels(cli) -> None:
     found = cli("eval", "model.nmp", "--data", "folders", "--json").json
     assert (found["top1"], found["labels"]) == (listed["top1"], "the order of the folders")
     [warning] = found["warnings"]
-    assert warning.endswith("in the order of their names: 0 ant, 1 bee, 2 cow")
+    assert warning.endswith("in the order of their names: 0: ant, 1: bee, 2: cow")
     Path("folders/cow").rename("folders/ant/cow")
     odd = cli("eval", "model.nmp", "--data", "folders")
     assert "labels   none; the folders are not the classes: 2 for 3 classes" in odd.out
