@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,7 +22,9 @@ ALIGN = 64  # of the model's and the arena's memory
 AT_ONCE = 1 << 16  # numbers of an input that become integers at a time: they stay in a core's cache
 PROBE = 32  # the part of a batch whose time is taken, 1 / 32
 PROBES = 2  # such parts at most, as long as they are short: nothing is in the caches at first
-WORTH = 1e-3  # seconds of a batch's work from which on several threads take it
+WORTH = 1e-3  # seconds of a batch's work from which on several threads may be sooner done
+LONG = 2e-2  # seconds of it from which on they surely are
+TRIES = {1 << i for i in range(2, 64)}  # batches, by number, that go the way that was later done
 PARTS = 4  # of a batch for each thread: who is done early takes another one
 
 BLOCK = 16  # samples of a block
@@ -105,6 +108,8 @@ class Batches:
         self._arena_bytes, self._threads, self._block = arena_bytes, threads, block
         self._spares: list[Lane] = []
         self._seconds: dict[int, float] = {}  # of a sample, by the least number that runs side by side
+        self._paces: dict[tuple[int, int, bool], float] = {}  # seconds of a sample: see `_is_shared`
+        self._turns: Counter[tuple[int, int]] = Counter()
 
     def of(self, net: _nmp.Net) -> Batches:
         """Those of a copy of the net."""
@@ -117,8 +122,8 @@ class Batches:
     def run(self, rows: Sequence[NDArray[Any]], count: int, reals: bool) -> list[NDArray[Any]]:
         """Outputs [count, *shape] of ``count`` rows, which `Port.values` makes integers: integers, or real numbers.
 
-        The first rows of the first batch say how long one takes; all others are given to all threads where that is
-        worth their start. A lone row is of the net itself, which has the states.
+        The first rows of the first batch say how long one takes. All others are given to all threads where these are
+        sooner done. A lone row is of the net itself, which has the states.
         """
         outputs = [np.empty((count, *port.shape), np.float64 if reals else port.dtype) for port in self._outputs]
         numbers = max((math.prod(port.shape) for port in self._inputs), default=1)
@@ -158,15 +163,38 @@ class Batches:
                 seconds = min(seconds, took / max(len(samples), 1))
                 if took > WORTH or seconds * len(left) <= WORTH:
                     break
-        if self._threads == 1 or count == 1 or seconds * len(left) <= WORTH:
-            took = timed(part, lane, left)
+        is_shared = self._is_shared(least, len(left), seconds)
+        if not is_shared:
+            pace = took = timed(part, lane, left)
         else:
             size = -(-len(left) // (PARTS * self._threads))
             tasks = [left[i : i + size] for i in range(0, len(left), size)]
-            took = self._threads * timed(thread_pool.each, leased, tasks, self._threads)
+            pace = timed(thread_pool.each, leased, tasks, self._threads)
+            took = self._threads * pace
+        if left:
+            kind = (least, len(left).bit_length(), is_shared)
+            self._paces[kind] = min(self._paces.get(kind, math.inf), pace / len(left))
         if count:
             self._seconds[least] = min(seconds, took / len(left)) if left else seconds
         return outputs
+
+    def _is_shared(self, least: int, count: int, seconds: float) -> bool:
+        """Checks whether all threads take so many samples.
+
+        To start a thread takes as long as some samples, and how long differs from machine to machine. So batches of
+        medium length go both ways at first, and then the way that was sooner done with batches of this size. The other
+        one has another try at the 4th, 8th, 16th of them, and so on: nets of threads are made at first.
+
+        least: number that runs side by side. seconds: of a sample.
+        """
+        if self._threads == 1 or count < 2 or seconds * count <= WORTH:
+            return False
+        if seconds * count > LONG:
+            return True
+        kind = (least, count.bit_length())
+        self._turns[kind] += 1
+        alone, shared = (self._paces.get((*kind, way), 0.0) for way in (False, True))
+        return (shared <= alone) != (self._turns[kind] in TRIES)
 
 
 def timed(work: Callable[..., object], *arguments: object) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import struct
+from collections.abc import Callable
 from fractions import Fraction
 from math import floor
 from threading import Semaphore, active_count
@@ -44,6 +45,7 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_pool, "_idle", Semaphore(3))
     monkeypatch.setattr(interpreter, "cpu_count", lambda: 4)
     monkeypatch.setattr(batches, "WORTH", 0.0)
+    monkeypatch.setattr(batches, "LONG", 0.0)
     monkeypatch.setattr(batches, "AT_ONCE", 3 * 3 * 8 * 8)
 
 
@@ -76,6 +78,30 @@ def test_only_the_first_batch_is_measured(file: bytes, floats: np.ndarray, monke
     assert parts == [-(-COUNT // batches.PROBE), COUNT - -(-COUNT // batches.PROBE)]
     net.run(floats)
     assert parts[2:] == [COUNT]
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_batches_go_the_way_that_is_sooner_done(
+    file: bytes, floats: np.ndarray, monkeypatch: pytest.MonkeyPatch, start: float
+) -> None:
+    """start: seconds that threads take to start. A batch takes 0.5 s on one thread, half of it on two."""
+    monkeypatch.delenv("NMP_THREADS", raising=False)
+    monkeypatch.setattr(interpreter, "cpu_count", lambda: 2)
+    monkeypatch.setattr(batches, "WORTH", 0.0)
+    monkeypatch.setattr(batches, "LONG", np.inf)
+    ways: list[bool] = []
+
+    def timed(work: Callable[..., object], *arguments: object) -> float:
+        ways.append(work is thread_pool.each)
+        work(*arguments)
+        return 0.25 + start if ways[-1] else 0.5
+
+    monkeypatch.setattr(batches, "timed", timed)
+    net = nmpconv.load(file)
+    for _ in range(2 + 9):
+        net.run(floats)
+    better, other = start == 0.0, start != 0.0
+    assert ways[-9:] == [better, other, better, better, better, other, better, better, better]
 
 
 @pytest.mark.usefixtures("four_cores")
