@@ -15,6 +15,8 @@ from PIL import Image
 
 import nmpconv
 from nmpconv.errors import UsageError
+from nmpconv.exporters.html import render
+from nmpconv.exporters.html.subject import of_file as subject_of
 from nmpconv.file.reader import read
 from nmpconv.file.writer import to_bytes
 
@@ -231,3 +233,11 @@ def test_a_report_of_a_detector_without_ranks(folder: Path) -> None:
     page = Page(nmpconv.html_report(found, data=folder / "images", reference=model))
     assert "dB at the output" in page.within("figcaption")
     assert "quantized" not in page.within("th")
+
+
+def test_where_nothing_falls_nothing_is_listed(converted: nmpconv.Converted) -> None:
+    report, model = converted.report, read(converted.data)
+    for falls in (True, False):
+        layers = tuple(replace(layer, fall=3.0 if falls else 0.0) for layer in report.layers)
+        subject = subject_of("a.nmp", converted.data, model, report=replace(report, layers=layers))
+        assert ("It falls most at" in render([subject])) is falls
