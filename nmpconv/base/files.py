@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpconv.base.near_names import suggestion
 from nmpconv.errors import InputError, NmpError, OutputError
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ def open_file(path: Path | str, most: int = BYTES_MAX) -> Iterator[tuple[Buffere
 
 def place(path: Path | str) -> str:
     """A hint where a file is not found: the nearest name beside it, and the folder that a relative path begins at."""
+    from nmpconv.base.near_names import suggestion  # with difflib, which only an error needs
+
     path = Path(path)
     near = ""
     with suppress(OSError, ValueError), os.scandir(path.parent) as entries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, overload
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from nmpconv.base.float_rounding import on_grid
 from nmpconv.base.near_names import suggestion
-from nmpconv.data import images
 from nmpconv.errors import InputError
 from nmpconv.file import reader
 from nmpconv.ir import Preprocess, Shifts
@@ -107,7 +107,11 @@ class Port:
     def _pixels_of(self, value: Any) -> Any:
         """Pixels of pictures of Pillow, as `nmpconv run` makes them of files; anything else as it is."""
         pictures = value if isinstance(value, list | tuple) else [value]
-        if self.preprocess is None or not self.pixels or not pictures or not all(map(images.is_picture, pictures)):
+        if self.preprocess is None or not self.pixels or not pictures or "PIL.Image" not in sys.modules:
+            return value
+        from nmpconv.data import images  # where somebody has loaded Pillow
+
+        if not all(map(images.is_picture, pictures)):
             return value
         height, width, channels = self.shape[1:]
         size, preprocess = (height, width, channels), self.preprocess
