@@ -30,7 +30,7 @@ from nmpconv.base.quantities import decibels, scaled, size
 TOP1, AP50, AGREEMENT, SQNR = "top1", "ap50", "agreement", "sqnr"
 KEEPS: Mapping[str, float] = {TOP1: 1.0, AP50: 1.0, AGREEMENT: 2.0, SQNR: 30.0}
 LITTLE: Mapping[str, float] = {TOP1: 3.0, AP50: 3.0, AGREEMENT: 5.0, SQNR: 20.0}
-FAR: Mapping[str, float] = {TOP1: 10.0, AP50: 10.0, AGREEMENT: 20.0, SQNR: 10.0}
+FAR: Mapping[str, float] = {TOP1: 10.0, AP50: 20.0, AGREEMENT: 20.0, SQNR: 10.0}
 """Bounds of "keeps", of "loses a little", and of intervals: most points or % that are lost; of SQNR the least dB."""
 WORDS = ("keeps", "loses a little", "loses")
 UNSURE, UNKNOWN = "too few to tell", "not measured"
@@ -155,7 +155,9 @@ class Quality:
             low, high = confidence.proportion(self.agreed or 0, self.n)
             return 100 - high, 100 - low
         if self.basis == AP50 and self.boxes is not None and self.boxes.lost is not None:
-            margin = math.inf if self.boxes.margin is None else self.boxes.margin
+            # A jackknife of few images without a loss has no width: as if each image were an answer.
+            least = 100 - confidence.proportion(self.n, self.n)[0]
+            margin = math.inf if self.boxes.margin is None else max(self.boxes.margin, least)
             return self.boxes.lost - margin, self.boxes.lost + margin
         return self.db_range
 
