@@ -107,6 +107,7 @@ class Batches:
         self._net, self._inputs, self._outputs = net, inputs, outputs
         self._arena_bytes, self._threads, self._block = arena_bytes, threads, block
         self._spares: list[Lane] = []
+        self._step = max(1, AT_ONCE // max((math.prod(port.shape) for port in inputs), default=1))
         self._seconds: dict[int, float] = {}  # of a sample, by the least number that runs side by side
         self._paces: dict[tuple[int, int, bool], float] = {}  # seconds of a sample: see `_is_shared`
         self._turns: Counter[tuple[int, int]] = Counter()
@@ -126,8 +127,7 @@ class Batches:
         sooner done. A lone row is of the net itself, which has the states.
         """
         outputs = [np.empty((count, *port.shape), np.float64 if reals else port.dtype) for port in self._outputs]
-        numbers = max((math.prod(port.shape) for port in self._inputs), default=1)
-        step = max(1, AT_ONCE // numbers)
+        step = self._step
         lane, least = Lane(self._net, None), 1
         if count >= BLOCK and self._lane.block is not None:
             lane, least, step = self._lane, BLOCK, -(-step // BLOCK) * BLOCK

@@ -106,12 +106,12 @@ class Port:
 
     def _pixels_of(self, value: Any) -> Any:
         """Pixels of pictures of Pillow, as `nmpconv run` makes them of files; anything else as it is."""
-        pictures = value if isinstance(value, list | tuple) else [value]
-        if self.preprocess is None or not self.pixels or not pictures or "PIL.Image" not in sys.modules:
+        if not self.pixels or self.preprocess is None or "PIL.Image" not in sys.modules:
             return value
+        pictures = value if isinstance(value, list | tuple) else [value]
         from nmpconv.data import images  # where somebody has loaded Pillow
 
-        if not all(map(images.is_picture, pictures)):
+        if not pictures or not all(map(images.is_picture, pictures)):
             return value
         height, width, channels = self.shape[1:]
         size, preprocess = (height, width, channels), self.preprocess
@@ -236,6 +236,8 @@ class Outputs(list[NDArray[Any]]):
 def by_port(arrays: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port]) -> list[Any]:
     """The array of each input. arrays: in the order of the ports, or one dict by name; named: keywords instead.
     Raises InputError."""
+    if not named and len(arrays) == len(ports) and all(type(array) is np.ndarray for array in arrays):
+        return list(arrays)
     names = [port.name for port in ports]
     if named and arrays:
         raise InputError("inputs were given by position and by keyword", hint="give all of them in one way")
