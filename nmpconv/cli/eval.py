@@ -119,8 +119,8 @@ def _json(evaluation: Evaluation) -> dict[str, object]:
 def _show(evaluation: Evaluation) -> None:
     columns = ("", ">top-1", ">top-5")
     rows = [
-        ["quantized", console.rate(evaluation.top1), console.rate(evaluation.top5)],
-        ["float", console.rate(evaluation.reference_top1), console.rate(evaluation.reference_top5)],
+        ["quantized", console.rate(evaluation.top1), console.rate(evaluation.told_top5[0])],
+        ["float", console.rate(evaluation.reference_top1), console.rate(evaluation.told_top5[1])],
     ]
     if evaluation.top1 is not None:
         console.table(columns, rows if evaluation.reference_top1 is not None else rows[:1])

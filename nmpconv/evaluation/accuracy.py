@@ -75,6 +75,11 @@ class Evaluation(Summarized):
         return Verdict(self.widths, self.quality, self.footprint)
 
     @property
+    def told_top5(self) -> tuple[float | None, float | None]:
+        """Top-5 of both models for people: None of five classes or fewer, which are always right."""
+        return (self.top5, self.reference_top5) if self.quality.classes > RANKED else (None, None)
+
+    @property
     def agreed(self) -> int | None:
         """Number of samples with the float model's best class."""
         return None if self.agreement is None else round(self.agreement * self.n / 100)
@@ -91,7 +96,7 @@ class Evaluation(Summarized):
     def summary(self) -> Summary:
         verdict = self.verdict
         named = [f"{name} {value:.4g}" for name, value in self.metrics.items()]
-        fives = (("top-5", self.top5), ("float top-5", self.reference_top5))
+        fives = (("top-5", self.told_top5[0]), ("float top-5", self.told_top5[1]))
         tiles = [*verdict.tiles, *((name, rate(value)) for name, value in fives if value is not None)]
         rows = [(name, decibels(value), "") for name, value in self.sqnr.items()]
         rows += [(name, "", rate(value)) for name, value in self.equal.items()]

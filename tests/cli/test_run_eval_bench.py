@@ -83,7 +83,9 @@ def test_eval_with_labels_only(cli) -> None:
 def test_eval_finds_labels_in_a_folder_and_says_so(cli) -> None:
     listed = cli("eval", "model.nmp", "--data", "images/labels.csv", "--json").json
     assert cli("eval", "model.nmp", "--data", "images", "--json").json == {**listed, "labels": "images/labels.csv"}
-    assert "\nlabels   images/labels.csv\n" in cli("eval", "model.nmp", "--data", "images").out
+    shown = cli("eval", "model.nmp", "--data", "images").out
+    assert "\nlabels   images/labels.csv\n" in shown
+    assert "top-1" in shown and "top-5" not in shown  # of three classes
     Path("images/labels.csv").write_text("file,label\n00.png,1\n")
     found = cli("eval", "model.nmp", "--data", "images")
     assert "labels   images/labels.csv is not used: it has labels for 1 of 8 samples" in found.out
