@@ -66,6 +66,11 @@
 #define NMP_CONV_DEPTHWISE 1
 #endif
 
+/* 1: among them those whose kernels have more or less than three rows. 0: others with groups are quicker for none. */
+#ifndef NMP_CONV_TAPS
+#define NMP_CONV_TAPS NMP_CONV_DEPTHWISE
+#endif
+
 /* 1: all convolutions. 0: those that are matrix products of pixels as they are (1x1, fully connected). */
 #ifndef NMP_CONV_WINDOWS
 #define NMP_CONV_WINDOWS 1

@@ -124,6 +124,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_WEIGHT_BITS": _only_bits([w.dtype for w in (*weights, *products)]),
         "NMP_CONV_K_MAX": max((*(prod(w.shape[1:]) for w in weights), *(b.shape[-1] for b in products)), default=1),
         "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op, model in convolutions)),
+        "NMP_CONV_TAPS": int(any(_is_depthwise(op, m) and not _has_three_rows(op, m) for op, m in convolutions)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
         "NMP_CONV_HARD": int(bool(hard) or any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
@@ -155,6 +156,12 @@ def _is_depthwise(op: FileOp, model: Model) -> bool:
     """A depthwise convolution with one result a channel."""
     x, y = _ends(op, model)
     return is_depthwise(op.params["groups"], x.shape, y.shape)
+
+
+def _has_three_rows(op: FileOp, model: Model) -> bool:
+    """A kernel whose depthwise convolution has a way of its own on Cortex-M4: `nmp_dsp_is_three_rows`."""
+    _, rows, columns, _ = model.tensors[layer_inputs(op.kind, op.inputs)[1]].shape
+    return rows == 3 and columns <= 8 and op.params["stride_w"] < 8 and op.params["dilation_w"] == 1
 
 
 def _ends(op: FileOp, model: Model) -> tuple[FileTensor, FileTensor]:

@@ -232,8 +232,8 @@ static void dsp_run(const nmp_conv *c, size_t task, size_t tasks) {
 
 const nmp_conv_kernel *nmp_conv_dsp(const nmp_conv *c) {
   static const nmp_conv_kernel products = {.scratch = nmp_dsp_products_scratch, .run = dsp_run, .adds = 1};
-  const nmp_conv_kernel *depthwise = nmp_conv_dsp_depthwise(c);
-  return depthwise ? depthwise : &products;
+  const nmp_conv_kernel *depthwise = nmp_conv_dsp_depthwise(c), *taps = NMP_CONV_TAPS ? nmp_conv_dsp_taps(c) : NULL;
+  return depthwise ? depthwise : taps ? taps : &products;
 }
 
 #endif

@@ -138,7 +138,12 @@ DSP_INLINE void end_wide(const nmp_conv *c, const ends *e, size_t i, int64_t v0,
 }
 #undef EXACTLY
 
-nmp_conv_choose_fn nmp_conv_dsp_depthwise; /* NULL: none of its own */
+nmp_conv_choose_fn nmp_conv_dsp_depthwise, nmp_conv_dsp_taps; /* NULL: none of its own */
+
+/* A weight as an int16, or more of its sign. */
+static inline uint32_t dsp_weight(const nmp_conv *c, size_t at) {
+  return nmp_w_wide(c) ? ((const uint16_t *)c->w)[at] : (uint32_t)((const int8_t *)c->w)[at];
+}
 
 /* `count` channels of e, of three or two pixels from `pixel` on, whose expanded patches are interleaved at x. */
 typedef void nmp_conv_dsp_rows(const nmp_conv *c, const ends *e, const uint32_t *x, size_t count, size_t pixel);

@@ -96,10 +96,6 @@ static void expand_inside_wide(uint32_t *to, const uint8_t *a, const uint8_t *b,
       : "r0", "r1", "r2", "r3", "r4", "cc", "memory");
 }
 
-static uint32_t weight(const nmp_conv *c, size_t at) {
-  return nmp_w_wide(c) ? ((const uint16_t *)c->w)[at] : (uint32_t)((const int8_t *)c->w)[at];
-}
-
 static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
   const size_t kernel = (size_t)c->h.kernel, lanes = nmp_x_wide(c) ? 2 : 4, bits = nmp_x_wide(c) ? 16 : 8;
   uint32_t *to = q->table + 4;
@@ -107,7 +103,7 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
     uint32_t rows[3] = {0, 0, 0};
     for (size_t i = lanes; i-- > 0;) {
       for (size_t ky = 0; ky < 3; ky++) {
-        rows[ky] = rows[ky] << bits | (weight(c, (channel + i) * c->k + ky * kernel + kx) & ((1u << bits) - 1));
+        rows[ky] = rows[ky] << bits | (dsp_weight(c, (channel + i) * c->k + ky * kernel + kx) & ((1u << bits) - 1));
       }
     }
     if (nmp_x_wide(c)) {

@@ -1,0 +1,143 @@
+/* Depthwise convolutions of other kernels than conv_dsp_depthwise.c has: four channels of int8 x int8 at a time, or two
+ * of int16 x any, tap by tap. Their weights are in the scratch in the order of the taps, expanded to int16.
+ */
+#include "arch/cortex_m/conv_dsp.h"
+
+#ifdef NMP_DSP
+
+/* Some channels of all pixels. */
+typedef struct lanes {
+  size_t channel;          /* the first */
+  const uint32_t *weights; /* two words a tap: channels 0 and 2, 1 and 3; or one of two channels */
+  ends e;
+} lanes;
+
+/* Sums of four channels; of two in 64 bits. */
+typedef union sums {
+  int32_t narrow[4];
+  int64_t wide[2];
+} sums;
+
+static void load_weights(const nmp_conv *c, size_t channel, uint32_t *to) {
+  const uint32_t step = c->k;
+  for (size_t at = channel * c->k, end = at + c->k; at < end; at++) {
+    if (nmp_x_wide(c)) {
+      *to++ = dsp_low(dsp_weight(c, at), dsp_weight(c, at + step));
+    } else {
+      *to++ = dsp_low(dsp_weight(c, at), dsp_weight(c, at + 2 * step));
+      *to++ = dsp_low(dsp_weight(c, at + step), dsp_weight(c, at + 3 * step));
+    }
+  }
+}
+
+/* n taps, `step` bytes apart. */
+DSP_INLINE void add_bytes(sums *s, const uint8_t *x, size_t step, const uint32_t *w, int32_t n) {
+  int32_t s0 = s->narrow[0], s1 = s->narrow[1], s2 = s->narrow[2], s3 = s->narrow[3];
+  for (; n > 0; n--, x += step, w += 2) {
+    const uint32_t four = dsp_load(x), even = dsp_even(four), odd = dsp_odd(four);
+    s0 = dsp_mla_low(even, w[0], s0);
+    s2 = dsp_mla_high(even, w[0], s2);
+    s1 = dsp_mla_low(odd, w[1], s1);
+    s3 = dsp_mla_high(odd, w[1], s3);
+  }
+  s->narrow[0] = s0, s->narrow[1] = s1, s->narrow[2] = s2, s->narrow[3] = s3;
+}
+
+DSP_INLINE void add_halves(sums *s, const uint8_t *x, size_t step, const uint32_t *w, int32_t n) {
+  int64_t s0 = s->wide[0], s1 = s->wide[1];
+  for (; n > 0; n--, x += step, w++) {
+    const uint32_t two = dsp_load(x);
+    s0 = dsp_mlal_low(two, *w, s0);
+    s1 = dsp_mlal_high(two, *w, s1);
+  }
+  s->wide[0] = s0, s->wide[1] = s1;
+}
+
+static inline void add(const nmp_conv *c, sums *s, const uint8_t *x, size_t step, const uint32_t *w, int32_t n) {
+  if (nmp_x_wide(c)) {
+    add_halves(s, x, step, w, n);
+  } else {
+    add_bytes(s, x, step, w, n);
+  }
+}
+
+/* A pixel whose window holds padding that is not zero. */
+static void add_padded(const nmp_conv *c, sums *s, nmp_place at, const lanes *l, size_t words) {
+  const uint32_t *w = l->weights;
+  for (int32_t ky = 0; ky < c->v.kernel; ky++) {
+    const int32_t iy = nmp_pixel(&c->v, at.y, ky);
+    for (int32_t kx = 0; kx < c->h.kernel; kx++, w += words) {
+      const int32_t ix = nmp_pixel(&c->h, at.x, kx);
+      const int there = nmp_inside(&c->v, iy) && nmp_inside(&c->h, ix);
+      add(c, s, there ? nmp_element(c, at, iy, ix, l->channel) : nmp_padding(c, l->channel), 0, w, 1);
+    }
+  }
+}
+
+static void store(const nmp_conv *c, const lanes *l, const sums *s, uint8_t *y) {
+  const size_t size = 1u << nmp_y_wide(c);
+  if (nmp_x_wide(c)) {
+    end_wide(c, &l->e, 0, s->wide[0], 0, 1, y, 0);
+    end_wide(c, &l->e, 1, s->wide[1], 0, 1, y + size, 0);
+  } else if (l->e.bytes) {
+    end_bytes(&l->e, l->e.shift, s->narrow[0], s->narrow[1], s->narrow[2], s->narrow[3], y);
+  } else {
+    for (size_t i = 0; i < 4; i++) {
+      end_narrow(c, &l->e, i, s->narrow[i], 0, 0, 1, y + i * size, 0);
+    }
+  }
+}
+
+/* A row of outputs, of which the rows [top, bottom) of the kernel see pixels. */
+static void run_row(const nmp_conv *c, nmp_place at, int32_t top, int32_t bottom, const lanes *l, uint8_t *y) {
+  const size_t words = nmp_x_wide(c) ? 1 : 2, step = (size_t)c->h.dilation * c->in << nmp_x_wide(c);
+  const size_t below = (size_t)c->v.dilation * (size_t)c->h.in * c->in << nmp_x_wide(c);
+  for (at.x = 0; at.x < c->h.out; at.x++, y += (size_t)c->out << nmp_y_wide(c)) {
+    sums s = {.wide = {0, 0}};
+    int32_t left, right;
+    for (size_t i = 0; i < 4 && !nmp_x_wide(c); i++) {
+      s.narrow[i] = l->e.start[i];
+    }
+    nmp_clip(&c->h, at.x, &left, &right);
+    if (c->pad && (left > 0 || right < c->h.kernel || top > 0 || bottom < c->v.kernel)) {
+      add_padded(c, &s, at, l, words);
+    } else if (right > left && bottom > top) {
+      const uint8_t *x = nmp_element(c, at, nmp_pixel(&c->v, at.y, top), nmp_pixel(&c->h, at.x, left), l->channel);
+      const uint32_t *w = l->weights + (size_t)(top * c->h.kernel + left) * words;
+      for (int32_t ky = top; ky < bottom; ky++, x += below, w += (size_t)c->h.kernel * words) {
+        add(c, &s, x, step, w, right - left);
+      }
+    }
+    store(c, l, &s, y);
+  }
+}
+
+/* The last channels overlap those before where they are no multiple. */
+static void dsp_taps_run(const nmp_conv *c, size_t task, size_t tasks) {
+  const size_t together = nmp_x_wide(c) ? 2 : 4, image = (size_t)c->v.in * (size_t)c->h.in * c->in;
+  uint32_t *weights = (uint32_t *)((uint8_t *)c->scratch + NMP_DSP_TAPS_ROOM);
+  lanes l = {.weights = weights};
+  (void)task;
+  (void)tasks;
+  for (size_t channel = 0; channel < c->out; channel += together) {
+    l.channel = channel + together <= c->out ? channel : c->out - together;
+    load_weights(c, l.channel, weights);
+    nmp_conv_dsp_prepare(c, l.channel, together, !nmp_x_wide(c), c->scratch, &l.e);
+    uint8_t *y = output(c, 0, l.channel);
+    for (nmp_place at = {.image = 0}; at.image < c->images * image; at.image += image) {
+      for (at.y = 0; at.y < c->v.out; at.y++, y += (size_t)c->h.out * c->out << nmp_y_wide(c)) {
+        int32_t top, bottom;
+        nmp_clip(&c->v, at.y, &top, &bottom);
+        run_row(c, at, top, bottom, &l, y);
+      }
+    }
+  }
+  nmp_conv_dsp_clip_bytes(c);
+}
+
+const nmp_conv_kernel *nmp_conv_dsp_taps(const nmp_conv *c) {
+  static const nmp_conv_kernel taps = {.scratch = nmp_dsp_taps_scratch, .run = dsp_taps_run};
+  return nmp_dsp_is_taps(c) ? &taps : NULL;
+}
+
+#endif
