@@ -6,9 +6,10 @@
     python -m mutation --count 60 --report            what is known
 
 A mutant is judged by the quick tests that call its function, the cheapest of each test file first. Which do is in
-FOLDER/touched.jsonl, of a traced run, without which one comes first. A result is a line of FOLDER/results.jsonl.
-Mutants of `equivalent.txt` compute the same, with the reason; they count neither as killed nor as survivors. Exit
-status 1 where fewer than 97 % are killed.
+FOLDER/touched.jsonl, of a traced run, without which one comes first; tests that compile the mutant's file themselves
+come last, and where nothing is traced the folder of tests that mirrors the file's. A result is a line of
+FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with the reason, and so do those whose compiled
+interpreter is the same; they count neither as killed nor as survivors. Exit status 1 where fewer than 97 % are killed.
 """
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ def report(chosen: list[Mutant], results: dict[str, dict]) -> int:
         counts.setdefault(module(mutant.file), Counter())[result] += 1
         if result in ALIVE:
             survivors.append(f"{result:9} line {results[mutant.key]['line']} of {mutant.key}")
-    print("| module | killed | of | equivalent | do not compile | not tested |\n|---|---|---|---|---|---|")
+    print(
+        "| module | killed | of | equivalent | same code | do not compile | not tested |\n|---|---|---|---|---|---|---|"
+    )
     total: Counter[str] = Counter()
     for name, count in sorted(counts.items()):
         total += count
@@ -141,7 +144,8 @@ def _tested(count: Counter[str]) -> int:
 
 
 def _row(name: str, count: Counter[str]) -> str:
-    cells = (name, count["killed"], _tested(count), count["equivalent"], count["invalid"], count["not tested"])
+    aside = (count[result] for result in ("equivalent", "same", "invalid", "not tested"))
+    cells = (name, count["killed"], _tested(count), *aside)
     return f"| {' | '.join(map(str, cells))} |"
 
 

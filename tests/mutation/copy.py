@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +23,14 @@ from mutation.sites import Mutant
 
 # Not traced: these read sources as text, compile them anew, start other processes or wait for devices.
 ASIDE = ("mutation", "documents", "exporters", "wheels", "build", "browser", "bench", "device", "zoo", "fuzz_models")
+# Tests that compile sources anew, which no trace sees: they are run last.
+KERNELS = "tests/ops/test_kernels.py"
+COMPILING = {
+    **dict.fromkeys(("arch", "base", "conv", "kernels"), KERNELS),
+    "image": "tests/runtime/test_camera_frames.py",
+    "sound": "tests/runtime/test_sound_frames.py",
+}
+UNLINKED = ("image", "sound")  # folders of C that the interpreter of Python does without
 RELEASE = ("-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG",)
 COUNTING = f"{RELEASE[0]} -g -fno-inline -fsanitize-coverage=inline-8bit-counters,pc-table"
 CLANG = "clang-19"
@@ -35,11 +44,19 @@ def folders(root: Path) -> list[str]:
     return [path.name for path in sorted((root / "tests").iterdir()) if path.is_dir() and path.name not in ASIDE]
 
 
+def untraced(root: Path, file: str) -> tuple[str, ...]:
+    """Tests of a source beside the traced ones: a file of COMPILING, or the folder of tests that mirrors its own."""
+    parts = file.split("/")
+    if parts[0] != "nmpconv":
+        return (COMPILING[parts[2]],) if parts[2] in COMPILING else ()
+    return (f"tests/{parts[1]}",) if (root / "tests" / parts[1]).is_dir() else ()
+
+
 @dataclass(frozen=True)
 class Verdict:
     """result: killed, survived (all tests that call its function passed), limit (those that ran within the time or
-    number passed), untouched (no traced test calls its function), or invalid (it does not compile). by: the test that
-    failed.
+    number passed), untouched (there is no test to choose), same (the compiled interpreter is the same: equivalent, or a
+    branch for other machines), or invalid (it does not compile). by: the test that failed.
     """
 
     result: str
@@ -80,6 +97,7 @@ class Copy:
         self.chosen = Touches(self.touches)
         self.runner: subprocess.Popen[str] | None = None
         self.native = True  # the interpreter is to be compiled before the next test
+        self.plain = b""  # digest of the interpreter without a mutant
 
     def _env(self) -> dict[str, str]:
         paths = {"PYTHONPATH": str(self.folder / "tests")}
@@ -125,8 +143,12 @@ class Copy:
         path = self.folder / mutant.file
         source = path.read_text(encoding="utf-8")
         native = not mutant.file.endswith(".py")
+        if native and not self.plain:
+            self.compile()
+            self.plain = self._library()
         known = self.chosen.names
-        tests = self.chosen.tests(Functions(self.folder).around(mutant.file, mutant.line, known))
+        traced = self.chosen.tests(Functions(self.folder).around(mutant.file, mutant.line, known))
+        beside = untraced(self.folder, mutant.file) if native or not traced else ()
         changed = mutant.applied(source)
         try:
             if not native:
@@ -136,20 +158,26 @@ class Copy:
                 self.native = native
                 if not self.compile():
                     raise SyntaxError
-            result, by = self._tested(tests)
+            is_same = native and mutant.file.split("/")[2] not in UNLINKED and self._library() == self.plain
+            result, by = ("same", "") if is_same else self._tested(traced, beside)
         except SyntaxError:
             result, by = "invalid", ""
         finally:
             path.write_text(source, encoding="utf-8")
         return Verdict(result, by, round(time.monotonic() - start, 1))
 
-    def _tested(self, tests: Sequence[str]) -> tuple[str, str]:
-        """Some tests first: to collect many takes long."""
+    def _library(self) -> bytes:
+        return b"".join(
+            hashlib.sha256(path.read_bytes()).digest() for path in (self.folder / "nmpconv").glob("_nmp.*so")
+        )
+
+    def _tested(self, tests: Sequence[str], beside: Sequence[str]) -> tuple[str, str]:
+        """Some tests first: to collect many takes long. beside: files and folders of tests, last."""
         end = time.monotonic() + self.limit
-        if not tests:
+        if not tests and not beside:
             return "untouched", ""
-        for batch in (tests[:40], tests[40:MOST]):
-            answer = self._answer(batch, end) if batch else {}
+        for batch in filter(None, (tests[:40], tests[40:MOST], beside)):
+            answer = self._answer(batch, end)
             if failed := answer.get("failed"):
                 return "killed", failed
             if answer.get("over"):

@@ -21,28 +21,32 @@ from typing import Any
 import pytest
 
 QUICK = ("-q", "-x", "-m", "not slow and not zoo", "-p", "no:cacheprovider")
-SECONDS = 60  # of one test with what it sets up, on a busy machine
+SECONDS = 60  # of the processor for one test with what it sets up; three times as long in all, on a busy machine
 COLLECTING = "the collection of tests"
 
 
 class Chosen:
-    """Plugin of pytest: these tests in their order; `last` is the file with the one that began last."""
+    """Plugin of pytest: these tests, files and folders in their order; `last`: file with the test that began last."""
 
     def __init__(self, tests: list[str], last: Path) -> None:
         self.order, self.last = {test: i for i, test in enumerate(tests)}, last
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted((item for item in items if item.nodeid in self.order), key=lambda i: self.order[i.nodeid])
+        wholes = [test for test in self.order if "::" not in test]
+        chosen = [item for item in items if item.nodeid in self.order or item.nodeid.startswith(tuple(wholes))]
+        items[:] = sorted(chosen, key=lambda item: self.order.get(item.nodeid, len(self.order)))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
         self.last.write_text(item.nodeid, encoding="utf-8")
         with open(os.devnull, "w", encoding="utf-8") as nowhere:
-            faulthandler.dump_traceback_later(SECONDS, exit=True, file=nowhere)  # C code may hold the lock
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)  # ends the process: C code may hold the lock
+            faulthandler.dump_traceback_later(3 * SECONDS, exit=True, file=nowhere)
             try:
                 return (yield)
             finally:
                 faulthandler.cancel_dump_traceback_later()
+                signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def answer(tests: list[str], seconds: float, last: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,13 +68,14 @@ C_OPERATORS = {
 C_OPAQUE = re.compile(
     r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|^[ \t]*#(?:\\\n|[^\n])*", re.S | re.M
 )
-C_BINARY = re.compile(r"(?<= )(?:<<=|>>=|[-+*|&]=|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^])(?= )")
+C_BINARY = re.compile(r"(?<= )(?:<<=|>>=|[-+*|&]=|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^])(?=[ ,])")
 C_NOT = re.compile(r"!(?=[\w(])")
 C_NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|[0-9]+)(?=[uUlL]*(?![\w.]))")
 C_STATEMENT = re.compile(
     r"(?:\w+\(.*\)|[*(]*\w[\w.\->\[\]*+ ()]*? ?(?:<<|>>|[-+*|&^])?= .*|\w[\w.\->\[\]]*(?:\+\+|--));"
 )
 C_DECLARES = re.compile(r"(?:[a-z_]\w* +)+\**\w+(?:\[.*\])? *=")
+C_TRUTH = re.compile(r"\breturn 1;")  # 2 is as true
 CASES = ("cases", "_case", "_cases")
 
 
@@ -132,8 +133,9 @@ def of_c(source: str) -> Iterator[tuple[int, str, str]]:
         yield match.start(), match[0], C_OPERATORS[match[0]]
     for match in C_NOT.finditer(code):
         yield match.start(), "!", ""
+    truths = {match.end() - 2 for match in C_TRUTH.finditer(code)}
     for match in C_NUMBER.finditer(code):
-        yield from _numbers(match.start(), match[0])
+        yield from _numbers(match.start(), match[0]) if match.start() not in truths else [(match.start(), "1", "0")]
     start = 0
     for line in code.splitlines(keepends=True):
         text = line.strip()
@@ -151,7 +153,8 @@ def _numbers(offset: int, text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def of_python(source: str) -> Iterator[tuple[int, str, str]]:
-    """As `of_c`. Annotations, decorators, docstrings, `__all__` and what ops are tested with (CASES) stay."""
+    """As `of_c`. Annotations, decorators, docstrings, `__all__` and what ops are tested with (CASES, and tables of
+    these alone) stay."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -173,7 +176,8 @@ def of_python(source: str) -> Iterator[tuple[int, str, str]]:
             if old in gap:
                 yield end(left) + gap.index(old), old, new
 
-    for node in _executed(ast.parse(source)):
+    tree = ast.parse(source)
+    for node in _executed(tree, {"__all__", *_tables_of_cases(tree)}):
         if isinstance(node, ast.Compare):
             for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
                 yield from between(left, right, operator)
@@ -207,11 +211,35 @@ def of_python(source: str) -> Iterator[tuple[int, str, str]]:
             yield begin(node), old, "continue" if old == "break" else "break"
 
 
-def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below that decide what is computed."""
+def _tables_of_cases(tree: ast.Module) -> set[str]:
+    """Private names of the module that only CASES read, or other such names."""
+    readers: dict[str, set[str]] = defaultdict(set)
+
+    def visit(node: ast.AST, reader: str) -> None:
+        if isinstance(node, ast.FunctionDef) and node.name in CASES:
+            reader = "cases"
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            readers[node.id].add(reader)
+        for child in ast.iter_child_nodes(node):
+            visit(child, reader)
+
+    names = []
+    for statement in tree.body:
+        to = [name.id for name in getattr(statement, "targets", ()) if isinstance(name, ast.Name)]
+        names += to[:1]
+        visit(statement, to[0] if to else "code")
+    tables = {"cases"}
+    for name in reversed(names):  # they stand below what they read
+        if name.startswith("_") and readers[name] and readers[name] <= tables:
+            tables.add(name)
+    return tables
+
+
+def _executed(node: ast.AST, aside: set[str]) -> Iterator[ast.AST]:
+    """The nodes below that decide what is computed. aside: names of assignments that do not."""
     if isinstance(node, ast.JoinedStr):  # their places are those of the string in older Pythons
         return
-    if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == "__all__" for to in node.targets):
+    if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id in aside for to in node.targets):
         return
     if isinstance(node, ast.FunctionDef) and node.name in CASES:
         return
@@ -221,4 +249,4 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from _executed(child)
+                yield from _executed(child, aside)

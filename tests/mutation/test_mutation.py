@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mutation import __main__ as tool
+from mutation.copy import COMPILING, untraced
 from mutation.draw import drawn, files
 from mutation.functions import Functions, Touches
 from mutation.sites import of_file
@@ -31,6 +32,9 @@ int f(int a, int *b) {
   const int c = a << 2;
   b[0] += c;
   g("1 < 2", b);
+  if (COMPARE(a, ==, c)) {
+    return 1;
+  }
   return !a && c != 0x10u;
 }
 """
@@ -58,9 +62,16 @@ def test_changes_of_python(tree: Path) -> None:
 def test_changes_of_c(tree: Path) -> None:
     assert changes(tree, "interpreter/src/base/f.c") == [
         (4, "<<", ">>"), (4, "2", "1"), (4, "2", "3"), (5, "b[0] += c;", ";"), (5, "0", "1"), (5, "+=", "-="),
-        (6, 'g("1 < 2", b);', ";"), (7, "!", ""), (7, "&&", "||"), (7, "!=", "=="), (7, "0x10", "15"),
-        (7, "0x10", "17"),
+        (6, 'g("1 < 2", b);', ";"), (7, "==", "!="), (8, "1", "0"), (10, "!", ""), (10, "&&", "||"), (10, "!=", "=="),
+        (10, "0x10", "15"), (10, "0x10", "17"),
     ]  # fmt: skip
+
+
+def test_tables_of_cases_stay(tree: Path) -> None:
+    """Those that other code reads, or other files may, have mutants."""
+    text = "_A = 1\n_B = (_A, 2)\n_C = 3\nD = 4\ndef cases():\n    return _B, _C, D, 5\ndef f():\n    return _C\n"
+    (tree / "nmpconv" / "b.py").write_text(text)
+    assert {line for line, *_ in changes(tree, "nmpconv/b.py")} == {3, 4}
 
 
 def test_a_mutant_is_the_file_with_one_change(tree: Path) -> None:
@@ -102,6 +113,15 @@ def test_tests_that_call_a_function_cheapest_of_each_file_first(tmp_path: Path) 
     assert Touches(path).tests(["none"]) == [] == Touches(tmp_path / "none").tests(["f"])
 
 
+def test_tests_that_no_trace_sees(root: Path) -> None:
+    """Files that compile C sources anew, and folders that mirror those of Python."""
+    assert untraced(root, "interpreter/src/sound/nmp_sound.c") == ("tests/runtime/test_sound_frames.py",)
+    assert untraced(root, "interpreter/src/conv/gemm/gemv.inc") == ("tests/ops/test_kernels.py",)
+    assert untraced(root, "nmpconv/exporters/html/page.py") == ("tests/exporters",)
+    assert untraced(root, "interpreter/src/ops/add.c") == () == untraced(root, "nmpconv/ir.py")
+    assert all((root / path).is_file() for path in COMPILING.values())
+
+
 def test_bodies_of_classes_are_no_functions() -> None:
     code = compile("class C:\n    x = 1\n    def f(): pass\ng = lambda: 0\n", "m.py", "exec")
     [body] = [const for const in code.co_consts if getattr(const, "co_name", "") == "C"]
@@ -118,6 +138,7 @@ def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:
     asked = [
         {"tests": ["test_own.py::test_a"], "seconds": 60},
         {"tests": ["test_own.py::test_b", "test_own.py::test_a"], "seconds": 60},
+        {"tests": ["test_own.py"], "seconds": 60},
         {"tests": ["test_own.py::test_c"], "seconds": 1},
     ]
     done = subprocess.run(
@@ -131,6 +152,7 @@ def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:
     )
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {"failed": None, "over": False},
+        {"failed": "test_own.py::test_b", "over": False},
         {"failed": "test_own.py::test_b", "over": False},
         {"failed": None, "over": True},
     ]
@@ -151,10 +173,10 @@ def test_the_report(tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     }
     assert tool.report(mutants, results) == 1
     text = capsys.readouterr().out
-    assert "| nmpconv/a | 2 | 4 | 0 | 1 | 1 |" in text and "survived  line 5 of nmpconv/a/m.py" in text
+    assert "| nmpconv/a | 2 | 4 | 0 | 0 | 1 | 1 |" in text and "survived  line 5 of nmpconv/a/m.py" in text
     monkeypatch.setattr(tool, "equivalent", lambda: {mutants[2].key: "", mutants[3].key: ""})
     assert tool.report(mutants, results) == 0
-    assert "| nmpconv/a | 2 | 2 | 2 | 1 | 1 |" in capsys.readouterr().out
+    assert "| nmpconv/a | 2 | 2 | 2 | 0 | 1 | 1 |" in capsys.readouterr().out
 
 
 def test_a_line_that_was_cut_off_is_tested_again(tmp_path: Path) -> None:
