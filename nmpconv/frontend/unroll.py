@@ -6,7 +6,7 @@ Sources: ONNX, Loop and Scan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from nmpconv.ops.onnx_node import OnnxNode
 
 SCAN_OPSET = 9  # before it, Scan had a batch of its own
 _HINT = "an export with the loop unrolled (Keras: unroll=True), or as GRU, LSTM or RNN"
-_FOREVER = 2**63 - 1
 
 
 class Unroller:
@@ -53,7 +52,7 @@ class Unroller:
     def _loop(self, proto: onnx.NodeProto, node: OnnxNode) -> None:
         body, carried = node.attributes["body"], list(node.inputs[2:])
         names = [value.name for value in body.input]
-        count = self._number(node.input(0), "trip count") if node.input(0) else _FOREVER
+        count = self._number(node.input(0), "trip count") if node.input(0) else inf
         goes = bool(self._number(node.input(1), "condition")) if node.input(1) else True
         if len(names) != 2 + len(carried) or len(body.output) < 1 + len(carried):
             raise ValueError(f"{len(carried)} states, a graph of {len(names)} inputs and {len(body.output)} outputs")

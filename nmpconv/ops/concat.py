@@ -12,7 +12,7 @@ from nmpconv.base.fixed_point import quantize
 from nmpconv.errors import Invalid
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.rules import alike
 from nmpconv.ops.traits import Rule, channels_of
 
@@ -94,7 +94,6 @@ class Concat(Op):
 
     def reference(self, params: ConcatParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """The inputs one after the other."""
-        check_same_grid(self.name, inputs, outputs)
         return [np.concatenate([x.q for x in inputs], axis=params.axis)]
 
     def placed_inputs(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> list[int | None]:

@@ -12,7 +12,7 @@ import numpy as np
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.traits import channels_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ class Gather(Op):
 
     def reference(self, params: GatherParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y[..., i, ...] = x[..., index[i], ...] along the axis."""
-        check_same_grid(self.name, inputs, outputs)
         return [np.take(inputs[0].q, params.index, axis=params.axis)]
 
     def cases(self) -> Iterator[Case]:

@@ -14,7 +14,7 @@ from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, Operand, by, constant, fed, grid, single
 from nmpconv.ops.gather import take
-from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Limit, Origins, exponents_of, unfit
 
 if TYPE_CHECKING:
@@ -97,7 +97,6 @@ class GatherElements(Op):
         y[..., j, ...] = x[..., k[..., j, ...], ...] along the axis. e_i = 0.
         """
         x, i = inputs
-        check_same_grid(self.name, (x,), outputs)
         n = x.q.shape[params.axis]
         k = i.q.astype(np.int64)
         k = np.clip(np.where(k < 0, k + n, k), 0, n - 1)

@@ -14,7 +14,7 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.pad import LOWEST
 from nmpconv.ops.reduction import lower_reduction
 from nmpconv.ops.traits import Border, Rule
@@ -91,7 +91,6 @@ class MaxPool(Op):
 
     def reference(self, params: MaxPoolParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """The largest pixel of each window; every window holds at least one."""
-        check_same_grid(self.name, inputs, outputs)
         x = inputs[0].q
         _, oh, ow, _ = outputs[0].shape
         source = padded(x, params, int(np.iinfo(x.dtype).min))

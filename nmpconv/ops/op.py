@@ -358,10 +358,3 @@ def quant_of(value: Value) -> Quant:
     """The quantization that a value of an integer graph has."""
     assert value.quant is not None, f"{value.name} is not quantized"
     return value.quant
-
-
-def check_same_grid(op: str, inputs: Sequence[QArray], outputs: Sequence[Value]) -> None:
-    """Assert the rule of same-grid ops; a violation is a bug of a pass, not of the user."""
-    for quant in map(quant_of, outputs):
-        for x in inputs:
-            assert (x.quant.exponents, x.quant.bits) == (quant.exponents, quant.bits), op

@@ -14,7 +14,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.gather import take
-from nmpconv.ops.op import Case, Op, QArray, check_same_grid, quant_of
+from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.traits import Rule, channels_of, computed, unfit
 
 if TYPE_CHECKING:
@@ -109,7 +109,6 @@ class Pad(Op):
 
     def reference(self, params: PadParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """x inside a border of the value."""
-        check_same_grid(self.name, inputs, outputs)
         x, value = inputs
         pads = list(zip(params.pads[::2], params.pads[1::2], strict=True))
         return [np.pad(x.q, pads, constant_values=value.q[0])]

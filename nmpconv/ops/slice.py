@@ -13,7 +13,7 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
 from nmpconv.ops.gather import GatherParams
-from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ class Slice(Op):
 
     def reference(self, params: SliceParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y[i] = x[start + step * i] along every axis."""
-        check_same_grid(self.name, inputs, outputs)
         x = inputs[0].q
         block = []
         for start, step, size in zip(params.starts, params.steps, outputs[0].shape, strict=True):

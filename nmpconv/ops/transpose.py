@@ -12,7 +12,7 @@ from nmpconv.base.fixed_point import RANK_MAX
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray, check_same_grid
+from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.traits import Rule
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ class Transpose(Op):
         self, params: TransposeParams, inputs: Sequence[QArray], outputs: Sequence[Value]
     ) -> list[np.ndarray]:
         """y's axis i is x's axis perm[i]."""
-        check_same_grid(self.name, inputs, outputs)
         return [np.ascontiguousarray(inputs[0].q.transpose(params.perm))]
 
     def cases(self) -> Iterator[Case]:

@@ -77,6 +77,8 @@ def test_sentence_and_numbers() -> None:
     )
     assert needs.words == "1.51 MB RAM, 3.66 MB flash, 310 M instructions on a Cortex-M4"
     assert [name for name, _ in found.tiles] == ["top-1", "RAM", "flash", "instructions"]
+    every = answers(20, 0, labels=False)
+    assert Verdict("int8", every).sentence == "int8 keeps 100 % of 200 answers (98 to 100 %)"
     assert Verdict("int8", Quality(why="sizes only")).sentence == "int8, not measured: sizes only"
     alone = quality(NAMES[:4], "images", ours=[0, 0, 1, 1], labels=[0, 0, 0, None], classes=2)
     assert Verdict("int8", alone).sentence == "int8 gives 66.7 % of 3 right answers (21 to 94 %)"

@@ -41,6 +41,14 @@ def wanted(rng: np.random.Generator, strides: tuple[int, ...] = STRIDES) -> list
     return boxes
 
 
+def test_four_strides() -> None:
+    """As NanoDet has them; the sizes are no multiples of all strides."""
+    count = sum(-(-64 // s) * -(-96 // s) for s in (8, 16, 32, 64))
+    rows = np.zeros((1, count, 5))
+    boxes = DECODERS["yolox"].boxes([np.concatenate([rows, np.ones((1, count, 1))], axis=2)], SIZE)
+    assert sorted(set((boxes[:, 2] - boxes[:, 0]).tolist())) == [8, 16, 32, 64]
+
+
 def check(name: str, outputs: list[np.ndarray], boxes: list, scores: np.ndarray) -> None:
     """scores: [boxes, classes], of each the best one counts."""
     found = DECODERS[name].boxes([x.astype(np.float32) for x in outputs], SIZE)

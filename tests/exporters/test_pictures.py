@@ -53,6 +53,7 @@ def test_no_value_is_lost_when_bins_are_joined() -> None:
     bars = charts.rebinned(low, low + 0.01, weight, 17)
     assert bars is not None
     assert bars.counts.sum() == weight.sum() + 17
+    assert bars.edges[[0, -1]] == pytest.approx([low[0], low[-1] + 0.01])
     zero = np.searchsorted(bars.edges, 0.0, side="right") - 1
     assert bars.counts[zero] >= 17
     assert charts.rebinned(np.zeros(0), np.zeros(0), np.zeros(0), 0) is None

@@ -43,6 +43,14 @@ def test_bound_shape(path):
 SHAPES = [
     ("unbound", TEXT, {}, "input 'x' has dimensions without a size: 2 (H), 3 (W) "
                           "(bind them, for example --input-shape x=1x4x224x224)"),
+    ("rows and columns", "(float[N,C,H,W] x) => (y) { y = Relu(x) }", {}, "input 'x' has dimensions without a size: "
+        "1 (C), 2 (H), 3 (W) (bind them, for example --input-shape x=1x3x224x224)"),
+    ("channels last", "(float[N,H,W,4] x) => (y) { y = Relu(x) }", {}, "input 'x' has dimensions without a size: "
+        "1 (H), 2 (W) (bind them, for example --input-shape x=1x224x224x4)"),
+    ("many last", "(float[N,C,H,5] x) => (y) { y = Relu(x) }", {}, "input 'x' has dimensions without a size: "
+        "1 (C), 2 (H) (bind them, for example --input-shape x=1x3x224x5)"),
+    ("vector", "(float[N,K] x) => (y) { y = Relu(x) }", {}, "input 'x' has dimensions without a size: "
+        "1 (K) (bind them, for example --input-shape x=1x100)"),
     ("contradiction", TEXT, {"x": (1, 3, 5, 6)}, "--input-shape: input 'x' cannot be 1x3x5x6; the model says Nx4xHxW"),
     ("rank", TEXT, {"x": (1, 4, 5)}, "--input-shape: input 'x' cannot be 1x4x5; the model says Nx4xHxW"),
     ("name", TEXT, {"z": (1, 4, 5, 6)}, "--input-shape: the model has no input 'z' (inputs: x)"),
