@@ -74,6 +74,11 @@ def _references() -> Iterator[Guard]:
         changed = bytearray(data)
         struct.pack_into("<H", changed, vtable + 4 + 2 * field.slot, 0)
         yield f"an op without {field.name}", flatbuffer.seal(bytes(changed)), *wrong
+    end = len(data) + -len(data) % 4
+    empty = data.ljust(end, b"\0") + struct.pack("<iHH", -4, 4, 4)
+    place = _slot(walk, "Op", walk.follow(_at(seed, "Model.ops", ADD).at), "params")
+    yield "no guard: a table without fields, whose frame ends the file", _pointing(empty, place, end), Status.OK, ""
+    yield "a frame that is cut off", flatbuffer.seal(_pointing(empty, place, end)[:-2]), *wrong
     text = data.index(b"n_m\0")
     changed = bytearray(data)
     changed[text + 3] = 1
