@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from test_op_refusals import GRAPHS, OP, tables
-from verified import difference, in_c
+from verified import difference, in_c, inspected
 
+from nmpconv import _nmp
 from nmpconv.file import flatbuffer
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph import reference
@@ -246,5 +247,9 @@ def test_taken(graph: Graph, fill: int) -> None:
 def test_refused_by_this_rule(number: int) -> None:
     rule, case, changes = RULES[number]
     data = changed(case, changes)
-    assert in_c(data) == (OP, rule)
+    with pytest.raises(_nmp.Fault) as caught:
+        inspected(data)
+    status, _, what, value, allowed, *_ = caught.value.args
+    assert (status, what) == (OP, rule)
+    assert value != allowed
     assert difference(data) == ""

@@ -17,18 +17,18 @@ static nmp_rule arg_max_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const int32_t axis = op->params.arg_max.axis, count = op->params.arg_max.count;
-  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
-  NMP_REQUIRE(axis >= 0, "axis", axis, 0);
+  NMP_COMPARE(y->rank, ==, x->rank, "rank of the output");
+  NMP_COMPARE(axis, >=, 0, "axis");
   NMP_REQUIRE(axis < x->rank, "axis", axis, x->rank - 1);
-  NMP_REQUIRE(x->shape[axis] <= AXIS_MAX, "length of the axis", x->shape[axis], AXIS_MAX);
-  NMP_REQUIRE(count >= 1, "count", count, 1);
-  NMP_REQUIRE(count <= x->shape[axis], "count", count, x->shape[axis]);
-  NMP_REQUIRE(y->exponent == 0, "exponent of the output", y->exponent, 0);
+  NMP_COMPARE(x->shape[axis], <=, AXIS_MAX, "length of the axis");
+  NMP_COMPARE(count, >=, 1, "count");
+  NMP_COMPARE(count, <=, x->shape[axis], "count");
+  NMP_COMPARE(y->exponent, ==, 0, "exponent of the output");
   NMP_REQUIRE(y->lo <= 0, "least index", 0, y->lo);
-  NMP_REQUIRE(y->hi >= x->shape[axis] - 1, "largest index", x->shape[axis] - 1, y->hi);
+  NMP_COMPARE(x->shape[axis] - 1, <=, y->hi, "largest index");
   for (int32_t i = 0; i < x->rank; i++) {
     const int32_t size = i == axis ? count : x->shape[i];
-    NMP_REQUIRE(y->shape[i] == size, "dimension of the output", y->shape[i], size);
+    NMP_COMPARE(y->shape[i], ==, size, "dimension of the output");
   }
   return NMP_FINE;
 }

@@ -22,10 +22,10 @@ static nmp_rule average_pool_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   NMP_TRY(nmp_check_pool(op, decode(op)));
   const int64_t area = (int64_t)p->kernel_h * p->kernel_w;
-  NMP_REQUIRE(area <= AREA_MAX, "pixels of the kernel", area, AREA_MAX);
+  NMP_COMPARE(area, <=, AREA_MAX, "pixels of the kernel");
   const int spread = op->in[0].exponent - op->out[0].exponent;
-  NMP_REQUIRE(spread >= -SPREAD, "difference of exponents", spread, -SPREAD);
-  NMP_REQUIRE(spread <= SPREAD, "difference of exponents", spread, SPREAD);
+  NMP_COMPARE(spread, >=, -SPREAD, "difference of exponents");
+  NMP_COMPARE(spread, <=, SPREAD, "difference of exponents");
   return NMP_FINE;
 }
 

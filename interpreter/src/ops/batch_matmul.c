@@ -183,18 +183,18 @@ static nmp_rule batch_matmul_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 2));
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
   const uint32_t rank = a->rank;
-  NMP_REQUIRE(rank >= 2, "rank", rank, 2);
-  NMP_REQUIRE(b->rank == rank, "rank of the second input", b->rank, rank);
-  NMP_REQUIRE(y->rank == rank, "rank of the output", y->rank, rank);
+  NMP_COMPARE(rank, >=, 2, "rank");
+  NMP_COMPARE(b->rank, ==, rank, "rank of the second input");
+  NMP_COMPARE(y->rank, ==, rank, "rank of the output");
   for (uint32_t i = 0; i + 2 < rank; i++) {
     const int32_t m = a->shape[i], n = b->shape[i], most = m > n ? m : n;
     NMP_REQUIRE(m == n || m == 1 || n == 1, "dimensions that do not broadcast", m, n);
-    NMP_REQUIRE(y->shape[i] == most, "dimension of the output", y->shape[i], most);
+    NMP_COMPARE(y->shape[i], ==, most, "dimension of the output");
   }
-  NMP_REQUIRE(y->shape[rank - 2] == a->shape[rank - 2], "rows", y->shape[rank - 2], a->shape[rank - 2]);
-  NMP_REQUIRE(y->shape[rank - 1] == b->shape[rank - 2], "columns", y->shape[rank - 1], b->shape[rank - 2]);
-  NMP_REQUIRE(a->shape[rank - 1] == b->shape[rank - 1], "products of a sum", b->shape[rank - 1], a->shape[rank - 1]);
-  NMP_REQUIRE(a->shape[rank - 1] <= NMP_K_MAX, "products of a sum", a->shape[rank - 1], NMP_K_MAX);
+  NMP_COMPARE(y->shape[rank - 2], ==, a->shape[rank - 2], "rows");
+  NMP_COMPARE(y->shape[rank - 1], ==, b->shape[rank - 2], "columns");
+  NMP_COMPARE(b->shape[rank - 1], ==, a->shape[rank - 1], "products of a sum");
+  NMP_COMPARE(a->shape[rank - 1], <=, NMP_K_MAX, "products of a sum");
   NMP_REQUIRE_BUILT(a->shape[rank - 1] <= NMP_CONV_K_MAX, "products of a sum in this build", a->shape[rank - 1],
                     NMP_CONV_K_MAX);
   NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(b->bits) == (b->bits == 16), "bits of the weights in this build", b->bits,

@@ -5,19 +5,19 @@ static nmp_rule concat_check(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const int32_t axis = op->params.concat.axis;
   int64_t length = 0;
-  NMP_REQUIRE(op->input_count >= 1, "number of inputs", op->input_count, 1);
-  NMP_REQUIRE(axis >= 0, "axis", axis, 0);
+  NMP_COMPARE(op->input_count, >=, 1, "number of inputs");
+  NMP_COMPARE(axis, >=, 0, "axis");
   NMP_REQUIRE(axis < y->rank, "axis", axis, y->rank - 1);
   for (uint32_t n = 0; n < op->input_count; n++) {
     nmp_tensor x;
     op->input_at(op, n, &x);
     NMP_TRY(nmp_check_same_grid(op, &x));
-    NMP_REQUIRE(x.rank == y->rank, "rank of an input", x.rank, y->rank);
+    NMP_COMPARE(x.rank, ==, y->rank, "rank of an input");
     length += x.shape[axis];
     x.shape[axis] = y->shape[axis];
     NMP_TRY(nmp_check_same_shape(&x, y));
   }
-  NMP_REQUIRE(length == y->shape[axis], "length along the axis", y->shape[axis], length);
+  NMP_COMPARE(y->shape[axis], ==, length, "length along the axis");
   return NMP_FINE;
 }
 

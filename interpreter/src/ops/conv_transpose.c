@@ -20,9 +20,9 @@ static int64_t spread_out(int32_t size, int32_t stride) {
 }
 
 static nmp_rule check_stride(int32_t size, int32_t stride) {
-  NMP_REQUIRE(stride >= 1, "stride", stride, 1);
-  NMP_REQUIRE(stride <= NMP_SIDE_MAX, "stride", stride, NMP_SIDE_MAX);
-  NMP_REQUIRE(spread_out(size, stride) <= INT32_MAX, "pixels with zeros", spread_out(size, stride), INT32_MAX);
+  NMP_COMPARE(stride, >=, 1, "stride");
+  NMP_COMPARE(stride, <=, NMP_SIDE_MAX, "stride");
+  NMP_COMPARE(spread_out(size, stride), <=, INT32_MAX, "pixels with zeros");
   return NMP_FINE;
 }
 
@@ -60,14 +60,14 @@ static nmp_rule conv_transpose_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *y = &op->out[0];
   const nmp_conv_transpose_params *p = &op->params.conv_transpose;
   const int64_t groups = p->groups;
-  NMP_REQUIRE(x->rank == 4, "rank of the input", x->rank, 4);
-  NMP_REQUIRE(w->rank == 4, "rank of the weights", w->rank, 4);
-  NMP_REQUIRE(y->rank == 4, "rank of the output", y->rank, 4);
-  NMP_REQUIRE(groups >= 1, "groups", groups, 1);
-  NMP_REQUIRE(groups * w->shape[3] == x->shape[3], "input channels", x->shape[3], groups * w->shape[3]);
-  NMP_REQUIRE(w->shape[0] % groups == 0, "output channels of a group", w->shape[0] % groups, 0);
-  NMP_REQUIRE(y->shape[0] == x->shape[0], "batch", y->shape[0], x->shape[0]);
-  NMP_REQUIRE(y->shape[3] == w->shape[0], "output channels", y->shape[3], w->shape[0]);
+  NMP_COMPARE(x->rank, ==, 4, "rank of the input");
+  NMP_COMPARE(w->rank, ==, 4, "rank of the weights");
+  NMP_COMPARE(y->rank, ==, 4, "rank of the output");
+  NMP_COMPARE(groups, >=, 1, "groups");
+  NMP_COMPARE(x->shape[3], ==, groups * w->shape[3], "input channels");
+  NMP_COMPARE(w->shape[0] % groups, ==, 0, "output channels of a group");
+  NMP_COMPARE(y->shape[0], ==, x->shape[0], "batch");
+  NMP_COMPARE(y->shape[3], ==, w->shape[0], "output channels");
   NMP_TRY(check_stride(x->shape[1], p->stride_h));
   NMP_TRY(check_stride(x->shape[2], p->stride_w));
   const deconv c = decode(op);

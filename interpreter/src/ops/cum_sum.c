@@ -8,9 +8,9 @@ static nmp_rule cum_sum_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const int32_t axis = op->params.cum_sum.axis;
   NMP_TRY(nmp_check_same_shape(x, y));
-  NMP_REQUIRE(axis >= 0, "axis", axis, 0);
+  NMP_COMPARE(axis, >=, 0, "axis");
   NMP_REQUIRE(axis < x->rank, "axis", axis, x->rank - 1);
-  NMP_REQUIRE(x->shape[axis] <= AXIS_MAX, "length of the axis", x->shape[axis], AXIS_MAX);
+  NMP_COMPARE(x->shape[axis], <=, AXIS_MAX, "length of the axis");
   return nmp_check_shift(y->exponent - x->exponent);
 }
 

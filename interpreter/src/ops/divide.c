@@ -29,8 +29,8 @@ static int lead(const nmp_op *op) {
 static nmp_rule divide_check(const nmp_op *op) {
   NMP_TRY(nmp_check_broadcast(op));
   const int d = lead(op);
-  NMP_REQUIRE(d <= SPREAD, "difference of exponents", d, SPREAD);
-  NMP_REQUIRE(d >= -SPREAD, "difference of exponents", d, -SPREAD);
+  NMP_COMPARE(d, <=, SPREAD, "difference of exponents");
+  NMP_COMPARE(d, >=, -SPREAD, "difference of exponents");
   return is_down(op) ? nmp_check_shift(op->out[0].exponent) : NMP_FINE;
 }
 

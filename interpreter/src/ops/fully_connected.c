@@ -13,13 +13,13 @@ static void fully_connected_conv(const nmp_op *op, nmp_conv *c) {
 static nmp_rule fully_connected_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 3, 3, 1));
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *y = &op->out[0];
-  NMP_REQUIRE(w->rank == 2, "rank of the weights", w->rank, 2);
-  NMP_REQUIRE(x->rank >= 1, "rank of the input", x->rank, 1);
-  NMP_REQUIRE(x->rank == y->rank, "rank of the output", y->rank, x->rank);
-  NMP_REQUIRE(x->shape[x->rank - 1] == w->shape[1], "columns of the weights", w->shape[1], x->shape[x->rank - 1]);
-  NMP_REQUIRE(y->shape[y->rank - 1] == w->shape[0], "output channels", y->shape[y->rank - 1], w->shape[0]);
+  NMP_COMPARE(w->rank, ==, 2, "rank of the weights");
+  NMP_COMPARE(x->rank, >=, 1, "rank of the input");
+  NMP_COMPARE(y->rank, ==, x->rank, "rank of the output");
+  NMP_COMPARE(w->shape[1], ==, x->shape[x->rank - 1], "columns of the weights");
+  NMP_COMPARE(y->shape[y->rank - 1], ==, w->shape[0], "output channels");
   for (uint32_t i = 0; i + 1 < x->rank; i++) {
-    NMP_REQUIRE(x->shape[i] == y->shape[i], "dimension of the output", y->shape[i], x->shape[i]);
+    NMP_COMPARE(y->shape[i], ==, x->shape[i], "dimension of the output");
   }
   NMP_TRY(nmp_check_weights(op, w->shape[0], w->shape[1]));
   nmp_conv c;

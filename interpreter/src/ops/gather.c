@@ -9,15 +9,15 @@ static nmp_rule gather_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_gather_params *p = &op->params.gather;
   NMP_TRY(nmp_check_same_grid(op, x));
-  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
-  NMP_REQUIRE(p->axis >= 0, "axis", p->axis, 0);
+  NMP_COMPARE(y->rank, ==, x->rank, "rank of the output");
+  NMP_COMPARE(p->axis, >=, 0, "axis");
   NMP_REQUIRE(p->axis < x->rank, "axis", p->axis, x->rank - 1);
   for (int32_t i = 0; i < x->rank; i++) {
     const int64_t size = i == p->axis ? (int64_t)p->index_count : x->shape[i];
-    NMP_REQUIRE(y->shape[i] == size, "dimension of the output", y->shape[i], size);
+    NMP_COMPARE(y->shape[i], ==, size, "dimension of the output");
   }
   for (uint32_t i = 0; i < p->index_count; i++) {
-    NMP_REQUIRE(p->index[i] >= 0, "index", p->index[i], 0);
+    NMP_COMPARE(p->index[i], >=, 0, "index");
     NMP_REQUIRE(p->index[i] < x->shape[p->axis], "index", p->index[i], x->shape[p->axis] - 1);
   }
   return NMP_FINE;

@@ -10,14 +10,14 @@ static nmp_rule gather_elements_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *index = &op->in[1], *y = &op->out[0];
   const int32_t axis = op->params.gather_elements.axis;
   NMP_TRY(nmp_check_same_grid(op, x));
-  NMP_REQUIRE(index->exponent == 0, "exponent of the indices", index->exponent, 0);
-  NMP_REQUIRE(index->rank == x->rank, "rank of the indices", index->rank, x->rank);
-  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
-  NMP_REQUIRE(axis >= 0, "axis", axis, 0);
+  NMP_COMPARE(index->exponent, ==, 0, "exponent of the indices");
+  NMP_COMPARE(index->rank, ==, x->rank, "rank of the indices");
+  NMP_COMPARE(y->rank, ==, x->rank, "rank of the output");
+  NMP_COMPARE(axis, >=, 0, "axis");
   NMP_REQUIRE(axis < x->rank, "axis", axis, x->rank - 1);
   for (int32_t i = 0; i < x->rank; i++) {
     const int32_t size = i == axis ? index->shape[i] : x->shape[i];
-    NMP_REQUIRE(y->shape[i] == size, "dimension of the output", y->shape[i], size);
+    NMP_COMPARE(y->shape[i], ==, size, "dimension of the output");
     NMP_REQUIRE(index->shape[i] == size || index->shape[i] == 1, "dimension of the indices", index->shape[i], size);
   }
   return NMP_FINE;

@@ -18,18 +18,18 @@ static nmp_rule grid_sample_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 2));
   const nmp_tensor *x = &op->in[0], *g = &op->in[1], *y = &op->out[0];
   const int32_t padding = op->params.grid_sample.padding;
-  NMP_REQUIRE(x->rank == 4, "rank of the input", x->rank, 4);
-  NMP_REQUIRE(g->rank == 4, "rank of the grid", g->rank, 4);
-  NMP_REQUIRE(y->rank == 4, "rank of the output", y->rank, 4);
-  NMP_REQUIRE(g->shape[0] == x->shape[0], "batch of the grid", g->shape[0], x->shape[0]);
-  NMP_REQUIRE(g->shape[3] == 2, "coordinates of a place", g->shape[3], 2);
+  NMP_COMPARE(x->rank, ==, 4, "rank of the input");
+  NMP_COMPARE(g->rank, ==, 4, "rank of the grid");
+  NMP_COMPARE(y->rank, ==, 4, "rank of the output");
+  NMP_COMPARE(g->shape[0], ==, x->shape[0], "batch of the grid");
+  NMP_COMPARE(g->shape[3], ==, 2, "coordinates of a place");
   for (uint32_t i = 0; i < 3; i++) {
-    NMP_REQUIRE(y->shape[i] == g->shape[i], "dimension of the output", y->shape[i], g->shape[i]);
+    NMP_COMPARE(y->shape[i], ==, g->shape[i], "dimension of the output");
   }
-  NMP_REQUIRE(y->shape[3] == x->shape[3], "channels", y->shape[3], x->shape[3]);
-  NMP_REQUIRE(padding >= ZEROS, "padding", padding, ZEROS);
-  NMP_REQUIRE(padding <= REFLECTION, "padding", padding, REFLECTION);
-  NMP_REQUIRE(shift_of(op) >= 0, "shift", shift_of(op), 0);
+  NMP_COMPARE(y->shape[3], ==, x->shape[3], "channels");
+  NMP_COMPARE(padding, >=, ZEROS, "padding");
+  NMP_COMPARE(padding, <=, REFLECTION, "padding");
+  NMP_COMPARE(shift_of(op), >=, 0, "shift");
   NMP_TRY(nmp_check_shift(shift_of(op)));
   return nmp_check_shift(place_shift(op));
 }

@@ -24,8 +24,8 @@ static nmp_rule lookup_check(const nmp_op *op) {
     NMP_TRY(nmp_check_vector(&op->in[1], 256, y->bits, y->exponent));
     for (size_t i = 0; i < 256; i++) {
       const int32_t q = nmp_load(&op->in[1], i);
-      NMP_REQUIRE(q >= y->lo, "entry of the table", q, y->lo);
-      NMP_REQUIRE(q <= y->hi, "entry of the table", q, y->hi);
+      NMP_COMPARE(q, >=, y->lo, "entry of the table");
+      NMP_COMPARE(q, <=, y->hi, "entry of the table");
     }
     return NMP_FINE;
   }

@@ -17,24 +17,24 @@ static nmp_rule lrn_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *table = &op->in[1];
   const nmp_lrn_params *p = &op->params.lrn;
   NMP_TRY(nmp_check_same_shape(x, &op->out[0]));
-  NMP_REQUIRE(x->rank >= 1, "rank of the input", x->rank, 1);
-  NMP_REQUIRE(p->size >= 1, "channels of a sum", p->size, 1);
-  NMP_REQUIRE(p->size <= CHANNELS_MAX, "channels of a sum", p->size, CHANNELS_MAX);
+  NMP_COMPARE(x->rank, >=, 1, "rank of the input");
+  NMP_COMPARE(p->size, >=, 1, "channels of a sum");
+  NMP_COMPARE(p->size, <=, CHANNELS_MAX, "channels of a sum");
   int bits = 2 * (x->bits - 1); /* of a sum */
   while (((int64_t)p->size << 2 * (x->bits - 1)) > (int64_t)1 << bits) {
     bits++;
   }
-  NMP_REQUIRE(p->shift >= -SHIFT_MAX, "shift of the sum", p->shift, -SHIFT_MAX);
+  NMP_COMPARE(p->shift, >=, -SHIFT_MAX, "shift of the sum");
   NMP_REQUIRE(p->shift < BASE_BITS - bits, "shift of the sum", p->shift, BASE_BITS - bits - 1);
-  NMP_REQUIRE(p->offset >= 1, "offset", p->offset, 1);
-  NMP_REQUIRE(p->offset_shift >= 0, "shift of the offset", p->offset_shift, 0);
-  NMP_REQUIRE(p->offset_shift <= BASE_BITS - 31, "shift of the offset", p->offset_shift, BASE_BITS - 31);
+  NMP_COMPARE(p->offset, >=, 1, "offset");
+  NMP_COMPARE(p->offset_shift, >=, 0, "shift of the offset");
+  NMP_COMPARE(p->offset_shift, <=, BASE_BITS - 31, "shift of the offset");
   NMP_TRY(nmp_check_vector(table, ENTRIES, 32, 0));
   const int32_t *t = (const int32_t *)table->data;
   for (int32_t i = 0; i < ENTRIES; i++) {
     const int32_t most = i <= PIECES ? (int32_t)1 << 30 : i <= PIECES + POWERS ? INT32_MAX : SHIFT_MAX;
-    NMP_REQUIRE(t[i] >= 0, "entry of the table", t[i], 0);
-    NMP_REQUIRE(t[i] <= most, "entry of the table", t[i], most);
+    NMP_COMPARE(t[i], >=, 0, "entry of the table");
+    NMP_COMPARE(t[i], <=, most, "entry of the table");
   }
   return NMP_FINE;
 }

@@ -10,12 +10,12 @@ static int shift(const nmp_op *op) {
 static nmp_rule mul_offset_check(const nmp_op *op) {
   const int32_t a = op->params.mul_offset.offset_a, y = op->params.mul_offset.offset_y;
   NMP_TRY(nmp_check_broadcast(op));
-  NMP_REQUIRE(op->in[0].bits == 8, "bits of the first operand", op->in[0].bits, 8);
-  NMP_REQUIRE(a >= -OFFSET_MAX, "offset of the first operand", a, -OFFSET_MAX);
-  NMP_REQUIRE(a <= OFFSET_MAX, "offset of the first operand", a, OFFSET_MAX);
-  NMP_REQUIRE(op->out[0].bits == 8, "bits of the result", op->out[0].bits, 8);
-  NMP_REQUIRE(y >= -OFFSET_MAX, "offset of the result", y, -OFFSET_MAX);
-  NMP_REQUIRE(y <= OFFSET_MAX, "offset of the result", y, OFFSET_MAX);
+  NMP_COMPARE(op->in[0].bits, ==, 8, "bits of the first operand");
+  NMP_COMPARE(a, >=, -OFFSET_MAX, "offset of the first operand");
+  NMP_COMPARE(a, <=, OFFSET_MAX, "offset of the first operand");
+  NMP_COMPARE(op->out[0].bits, ==, 8, "bits of the result");
+  NMP_COMPARE(y, >=, -OFFSET_MAX, "offset of the result");
+  NMP_COMPARE(y, <=, OFFSET_MAX, "offset of the result");
   return nmp_check_shift(shift(op));
 }
 

@@ -66,7 +66,7 @@ static nmp_rule normalize_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *b = &op->in[2], *y = &op->out[0];
   const nmp_normalize_params *p = &op->params.normalize;
   NMP_TRY(nmp_check_same_shape(x, y));
-  NMP_REQUIRE(p->axes_count >= 1, "number of axes", p->axes_count, 1);
+  NMP_COMPARE(p->axes_count, >=, 1, "number of axes");
   int64_t n = 1;
   int32_t before = -1;
   for (uint32_t i = 0; i < p->axes_count; i++) {
@@ -74,24 +74,25 @@ static nmp_rule normalize_check(const nmp_op *op) {
     NMP_REQUIRE(axis > before, "axes in ascending order", axis, before + 1);
     NMP_REQUIRE(axis < x->rank, "axis", axis, x->rank - 1);
     n *= x->shape[axis];
-    NMP_REQUIRE(n <= COUNT_MAX, "elements of a group", n, COUNT_MAX);
+    NMP_COMPARE(n, <=, COUNT_MAX, "elements of a group");
     before = axis;
   }
-  NMP_REQUIRE(p->epsilon >= 1, "epsilon", p->epsilon, 1);
-  NMP_REQUIRE(p->epsilon_shift >= 0, "shift of epsilon", p->epsilon_shift, 0);
-  NMP_REQUIRE(p->epsilon_shift <= 31, "shift of epsilon", p->epsilon_shift, 31);
+  NMP_COMPARE(p->epsilon, >=, 1, "epsilon");
+  NMP_COMPARE(p->epsilon_shift, >=, 0, "shift of epsilon");
+  NMP_COMPARE(p->epsilon_shift, <=, 31, "shift of epsilon");
   NMP_TRY(nmp_check_same_shape(w, b));
-  NMP_REQUIRE(w->rank == x->rank, "rank of the weights", w->rank, x->rank);
+  NMP_COMPARE(w->rank, ==, x->rank, "rank of the weights");
   for (uint32_t i = 0; i < w->rank; i++) {
     NMP_REQUIRE(w->shape[i] == 1 || w->shape[i] == x->shape[i], "dimension of the weights", w->shape[i], x->shape[i]);
   }
   NMP_REQUIRE(w->is_const && b->is_const, "constant weights", 0, 1);
-  NMP_REQUIRE(w->bits == 32 && b->bits == 32, "bits of the weights", w->bits, 32);
-  NMP_REQUIRE(w->exponent_count == 1 && b->exponent_count == 1, "exponents of the weights", w->exponent_count, 1);
-  NMP_REQUIRE(b->exponent == y->exponent - FRACTION_BITS, "exponent of the bias", b->exponent,
-              y->exponent - FRACTION_BITS);
-  NMP_REQUIRE(shift(op) >= 0, "shift", shift(op), 0);
-  NMP_REQUIRE(shift(op) <= NMP_SHIFT_MAX, "shift", shift(op), NMP_SHIFT_MAX);
+  NMP_COMPARE(w->bits, ==, 32, "bits of the weights");
+  NMP_COMPARE(b->bits, ==, 32, "bits of the weights");
+  NMP_COMPARE(w->exponent_count, ==, 1, "exponents of the weights");
+  NMP_COMPARE(b->exponent_count, ==, 1, "exponents of the weights");
+  NMP_COMPARE(b->exponent, ==, y->exponent - FRACTION_BITS, "exponent of the bias");
+  NMP_COMPARE(shift(op), >=, 0, "shift");
+  NMP_COMPARE(shift(op), <=, NMP_SHIFT_MAX, "shift");
   for (uint32_t i = 0; i < w->size; i++) {
     const int32_t value = ((const int32_t *)w->data)[i], most = (int32_t)1 << (WEIGHT_BITS - 1);
     NMP_REQUIRE(value < most && value > -most, "weight", value, most - 1);

@@ -10,13 +10,13 @@ static nmp_rule pad_check(const nmp_op *op) {
   NMP_TRY(nmp_check_same_grid(op, x));
   NMP_TRY(nmp_check_vector(&op->in[1], 1, x->bits, x->exponent));
   NMP_REQUIRE(p->pads_count == 2u * x->rank, "length of pads", p->pads_count, 2 * x->rank);
-  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
+  NMP_COMPARE(y->rank, ==, x->rank, "rank of the output");
   for (uint32_t i = 0; i < x->rank; i++) {
     const int64_t before = p->pads[2 * (size_t)i], after = p->pads[2 * (size_t)i + 1],
                   size = x->shape[i] + before + after;
-    NMP_REQUIRE(before >= 0, "padding", before, 0);
-    NMP_REQUIRE(after >= 0, "padding", after, 0);
-    NMP_REQUIRE(y->shape[i] == size, "dimension of the output", y->shape[i], size);
+    NMP_COMPARE(before, >=, 0, "padding");
+    NMP_COMPARE(after, >=, 0, "padding");
+    NMP_COMPARE(y->shape[i], ==, size, "dimension of the output");
   }
   return NMP_FINE;
 }

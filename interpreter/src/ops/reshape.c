@@ -8,10 +8,10 @@ static nmp_rule reshape_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_reshape_params *p = &op->params.reshape;
   NMP_TRY(nmp_check_same_grid(op, x));
-  NMP_REQUIRE(y->size == x->size, "elements of the output", y->size, x->size);
-  NMP_REQUIRE(p->shape_count == y->rank, "length of shape", p->shape_count, y->rank);
+  NMP_COMPARE(y->size, ==, x->size, "elements of the output");
+  NMP_COMPARE(p->shape_count, ==, y->rank, "length of shape");
   for (uint32_t i = 0; i < y->rank; i++) {
-    NMP_REQUIRE(p->shape[i] == y->shape[i], "dimension of the output", y->shape[i], p->shape[i]);
+    NMP_COMPARE(y->shape[i], ==, p->shape[i], "dimension of the output");
   }
   return NMP_FINE;
 }

@@ -18,20 +18,20 @@ typedef struct axis {
 } axis;
 
 static nmp_rule check_axis(const axis *a) {
-  NMP_REQUIRE(a->taps >= 1, "taps", a->taps, 1);
-  NMP_REQUIRE(a->taps <= a->in, "taps", a->taps, a->in);
+  NMP_COMPARE(a->taps, >=, 1, "taps");
+  NMP_COMPARE(a->taps, <=, a->in, "taps");
   NMP_REQUIRE(a->first_count == (uint32_t)a->out, "length of rows or columns", a->first_count, a->out);
   NMP_REQUIRE(a->weight_count == (uint64_t)a->out * (uint32_t)a->taps, "number of weights", a->weight_count,
               (int64_t)a->out * a->taps);
   for (uint32_t i = 0; i < a->first_count; i++) {
     int64_t sum = 0;
-    NMP_REQUIRE(a->first[i] >= 0, "first row or column", a->first[i], 0);
-    NMP_REQUIRE(a->first[i] <= a->in - a->taps, "first row or column", a->first[i], a->in - a->taps);
+    NMP_COMPARE(a->first[i], >=, 0, "first row or column");
+    NMP_COMPARE(a->first[i], <=, a->in - a->taps, "first row or column");
     for (uint32_t k = 0; k < (uint32_t)a->taps; k++) {
       const int64_t weight = a->weights[i * (uint32_t)a->taps + k];
       sum += weight < 0 ? -weight : weight;
     }
-    NMP_REQUIRE(sum <= SUM_MAX, "sum of weights", sum, SUM_MAX);
+    NMP_COMPARE(sum, <=, SUM_MAX, "sum of weights");
   }
   return NMP_FINE;
 }
@@ -40,10 +40,10 @@ static nmp_rule resize_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 1, 1, 1));
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_resize_params *p = &op->params.resize;
-  NMP_REQUIRE(x->rank == 4, "rank of the input", x->rank, 4);
-  NMP_REQUIRE(y->rank == 4, "rank of the output", y->rank, 4);
-  NMP_REQUIRE(y->shape[0] == x->shape[0], "batch", y->shape[0], x->shape[0]);
-  NMP_REQUIRE(y->shape[3] == x->shape[3], "channels", y->shape[3], x->shape[3]);
+  NMP_COMPARE(x->rank, ==, 4, "rank of the input");
+  NMP_COMPARE(y->rank, ==, 4, "rank of the output");
+  NMP_COMPARE(y->shape[0], ==, x->shape[0], "batch");
+  NMP_COMPARE(y->shape[3], ==, x->shape[3], "channels");
   const axis v = {.in = x->shape[1],
                   .out = y->shape[1],
                   .taps = p->taps_h,
@@ -60,7 +60,7 @@ static nmp_rule resize_check(const nmp_op *op) {
                   .weight_count = p->column_weights_count};
   NMP_TRY(check_axis(&v));
   NMP_TRY(check_axis(&h));
-  NMP_REQUIRE(shift_of(op) >= 0, "shift", shift_of(op), 0);
+  NMP_COMPARE(shift_of(op), >=, 0, "shift");
   return nmp_check_shift(shift_of(op));
 }
 

@@ -6,13 +6,13 @@ static nmp_rule slice_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_slice_params *p = &op->params.slice;
   NMP_TRY(nmp_check_same_grid(op, x));
-  NMP_REQUIRE(p->starts_count == x->rank, "length of starts", p->starts_count, x->rank);
-  NMP_REQUIRE(p->steps_count == x->rank, "length of steps", p->steps_count, x->rank);
-  NMP_REQUIRE(p->sizes_count == x->rank, "length of sizes", p->sizes_count, x->rank);
-  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
+  NMP_COMPARE(p->starts_count, ==, x->rank, "length of starts");
+  NMP_COMPARE(p->steps_count, ==, x->rank, "length of steps");
+  NMP_COMPARE(p->sizes_count, ==, x->rank, "length of sizes");
+  NMP_COMPARE(y->rank, ==, x->rank, "rank of the output");
   for (uint32_t i = 0; i < x->rank; i++) {
     const int64_t start = p->starts[i], end = start + (int64_t)p->steps[i] * (y->shape[i] - 1);
-    NMP_REQUIRE(p->sizes[i] == y->shape[i], "dimension of the output", y->shape[i], p->sizes[i]);
+    NMP_COMPARE(y->shape[i], ==, p->sizes[i], "dimension of the output");
     NMP_REQUIRE(p->steps[i] != 0, "step", 0, 1);
     NMP_REQUIRE(start >= 0 && start < x->shape[i], "start", start, x->shape[i] - 1);
     NMP_REQUIRE(end >= 0 && end < x->shape[i], "end", end, x->shape[i] - 1);

@@ -11,16 +11,16 @@ static nmp_rule softmax_check(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *table = &op->in[1], *y = &op->out[0];
   const int32_t axis = op->params.softmax.axis, entries = !NMP_WIDE(x->bits) ? 256 : 512;
   NMP_TRY(nmp_check_same_shape(x, y));
-  NMP_REQUIRE(axis >= 0, "axis", axis, 0);
+  NMP_COMPARE(axis, >=, 0, "axis");
   NMP_REQUIRE(axis < x->rank, "axis", axis, x->rank - 1);
-  NMP_REQUIRE(x->shape[axis] <= AXIS_MAX, "length of the axis", x->shape[axis], AXIS_MAX);
-  NMP_REQUIRE(y->exponent >= EXPONENT_MIN, "exponent of the output", y->exponent, EXPONENT_MIN);
-  NMP_REQUIRE(y->exponent <= 0, "exponent of the output", y->exponent, 0);
+  NMP_COMPARE(x->shape[axis], <=, AXIS_MAX, "length of the axis");
+  NMP_COMPARE(y->exponent, >=, EXPONENT_MIN, "exponent of the output");
+  NMP_COMPARE(y->exponent, <=, 0, "exponent of the output");
   NMP_TRY(nmp_check_vector(table, entries, 32, -EXP_BITS));
   const int32_t one = (int32_t)1 << EXP_BITS, *t = (const int32_t *)table->data;
   for (int32_t i = 0; i < entries; i++) {
-    NMP_REQUIRE(t[i] >= 0, "exponential", t[i], 0);
-    NMP_REQUIRE(t[i] <= one, "exponential", t[i], one);
+    NMP_COMPARE(t[i], >=, 0, "exponential");
+    NMP_COMPARE(t[i], <=, one, "exponential");
     NMP_REQUIRE(i % 256 != 0 || t[i] == one, "exponential of 0", t[i], one); /* so that no sum is 0 */
   }
   return NMP_FINE;

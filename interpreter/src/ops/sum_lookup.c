@@ -23,28 +23,28 @@ static nmp_rule sum_lookup_check(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 3, 3, 1));
   const nmp_tensor *x = &op->in[0], *w = &op->in[1], *y = &op->out[0];
   const nmp_sum_lookup_params *p = &op->params.sum_lookup;
-  NMP_REQUIRE(p->low >= 0, "low end of the table", p->low, 0);
+  NMP_COMPARE(p->low, >=, 0, "low end of the table");
   NMP_REQUIRE(p->low < SUM_BITS, "low end of the table", p->low, SUM_BITS - 1);
-  NMP_REQUIRE(p->pieces >= 0, "pieces of an octave", p->pieces, 0);
-  NMP_REQUIRE(p->pieces <= PIECES_MAX, "pieces of an octave", p->pieces, PIECES_MAX);
+  NMP_COMPARE(p->pieces, >=, 0, "pieces of an octave");
+  NMP_COMPARE(p->pieces, <=, PIECES_MAX, "pieces of an octave");
   NMP_TRY(nmp_check_vector(&op->in[2], (int64_t)op->in[2].size, 32, y->exponent - FRACTION));
   NMP_REQUIRE(octaves(op) > 0, "octaves of the table", octaves(op), 1);
   NMP_REQUIRE(p->low + octaves(op) <= SUM_BITS, "octaves of the table", octaves(op), SUM_BITS - p->low);
   NMP_REQUIRE(w->is_const, "constant weights", 0, 1);
-  NMP_REQUIRE(w->exponent_count == 1, "exponents of the weights", w->exponent_count, 1);
-  NMP_REQUIRE(w->rank == 2, "rank of the weights", w->rank, 2);
-  NMP_REQUIRE(x->rank >= 1, "rank of the input", x->rank, 1);
-  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
+  NMP_COMPARE(w->exponent_count, ==, 1, "exponents of the weights");
+  NMP_COMPARE(w->rank, ==, 2, "rank of the weights");
+  NMP_COMPARE(x->rank, >=, 1, "rank of the input");
+  NMP_COMPARE(y->rank, ==, x->rank, "rank of the output");
   for (uint32_t i = 0; i + 1 < x->rank; i++) {
-    NMP_REQUIRE(y->shape[i] == x->shape[i], "dimension of the output", y->shape[i], x->shape[i]);
+    NMP_COMPARE(y->shape[i], ==, x->shape[i], "dimension of the output");
   }
   const int64_t channels = x->shape[x->rank - 1u];
   const size_t k = (size_t)w->shape[1];
-  NMP_REQUIRE(p->groups >= 1, "groups", p->groups, 1);
+  NMP_COMPARE(p->groups, >=, 1, "groups");
   NMP_REQUIRE(w->shape[0] % p->groups == 0, "channels that do not divide into groups", w->shape[0], p->groups);
   NMP_REQUIRE((int64_t)w->shape[1] * p->groups == channels, "products of a sum", w->shape[1], channels / p->groups);
-  NMP_REQUIRE(k <= NMP_K_MAX, "products of a sum", k, NMP_K_MAX);
-  NMP_REQUIRE(y->shape[y->rank - 1u] == w->shape[0], "channels of the output", y->shape[y->rank - 1u], w->shape[0]);
+  NMP_COMPARE(k, <=, NMP_K_MAX, "products of a sum");
+  NMP_COMPARE(y->shape[y->rank - 1u], ==, w->shape[0], "channels of the output");
   if (w->bits == 32) { /* narrower ones are too small to matter */
     const int64_t most = (int64_t)1 << (SUM_BITS - (x->bits - 1) * (p->squared ? 2 : 1));
     const int32_t *q = (const int32_t *)w->data;
@@ -53,7 +53,7 @@ static nmp_rule sum_lookup_check(const nmp_op *op) {
       for (size_t i = row; i < row + k; i++) {
         total += q[i] < 0 ? -(int64_t)q[i] : q[i];
       }
-      NMP_REQUIRE(total <= most, "sum of the weights", total, most);
+      NMP_COMPARE(total, <=, most, "sum of the weights");
     }
   }
   return NMP_FINE;

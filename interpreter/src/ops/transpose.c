@@ -7,14 +7,14 @@ static nmp_rule transpose_check(const nmp_op *op) {
   const nmp_transpose_params *p = &op->params.transpose;
   uint32_t seen = 0;
   NMP_TRY(nmp_check_same_grid(op, x));
-  NMP_REQUIRE(p->perm_count == x->rank, "length of perm", p->perm_count, x->rank);
-  NMP_REQUIRE(y->rank == x->rank, "rank of the output", y->rank, x->rank);
+  NMP_COMPARE(p->perm_count, ==, x->rank, "length of perm");
+  NMP_COMPARE(y->rank, ==, x->rank, "rank of the output");
   for (uint32_t i = 0; i < x->rank; i++) {
     const int32_t axis = p->perm[i];
-    NMP_REQUIRE(axis >= 0, "axis in perm", axis, 0);
+    NMP_COMPARE(axis, >=, 0, "axis in perm");
     NMP_REQUIRE(axis < x->rank, "axis in perm", axis, x->rank - 1);
     NMP_REQUIRE(!(seen >> axis & 1), "axis twice in perm", axis, 1);
-    NMP_REQUIRE(y->shape[i] == x->shape[axis], "dimension of the output", y->shape[i], x->shape[axis]);
+    NMP_COMPARE(y->shape[i], ==, x->shape[axis], "dimension of the output");
     seen |= 1u << axis;
   }
   return NMP_FINE;

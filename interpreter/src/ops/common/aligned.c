@@ -9,7 +9,7 @@ static int finest(const nmp_op *op) {
 nmp_rule nmp_check_spread(const nmp_op *op) {
   NMP_TRY(nmp_check_broadcast(op));
   const int spread = op->in[0].exponent + op->in[1].exponent - 2 * finest(op);
-  NMP_REQUIRE(spread <= SPREAD, "difference of exponents", spread, SPREAD);
+  NMP_COMPARE(spread, <=, SPREAD, "difference of exponents");
   return NMP_FINE;
 }
 

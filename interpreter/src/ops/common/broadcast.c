@@ -14,11 +14,11 @@ nmp_rule nmp_check_broadcast(const nmp_op *op) {
   NMP_TRY(nmp_check_inputs(op, 2, 2, 2));
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
   const uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
-  NMP_REQUIRE(y->rank == rank, "rank of the output", y->rank, rank);
+  NMP_COMPARE(y->rank, ==, rank, "rank of the output");
   for (uint32_t i = 0; i < rank; i++) {
     const int32_t m = dim(op, a, i), n = dim(op, b, i), most = m > n ? m : n;
     NMP_REQUIRE(m == n || m == 1 || n == 1, "dimensions that do not broadcast", m, n);
-    NMP_REQUIRE(y->shape[i] == most, "dimension of the output", y->shape[i], most);
+    NMP_COMPARE(y->shape[i], ==, most, "dimension of the output");
   }
   return NMP_FINE;
 }

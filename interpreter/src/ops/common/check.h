@@ -14,7 +14,10 @@
     }                                                    \
   } while (0)
 
-/* The same with a condition that holds in builds that have everything. */
+/* The same for a number from the file and what it has to be. relation: ==, >= or <=. */
+#define NMP_COMPARE(found, relation, allowed, what) NMP_REQUIRE((found)relation(allowed), what, found, allowed)
+
+/* NMP_REQUIRE with a condition that holds in builds that have everything. */
 #define NMP_REQUIRE_BUILT(condition, what, found, allowed)      \
   do {                                                          \
     if (!(condition)) {                                         \

@@ -3,8 +3,8 @@
 nmp_rule nmp_check_compare(const nmp_op *op) {
   NMP_TRY(nmp_check_spread(op));
   const int e = op->out[0].exponent;
-  NMP_REQUIRE(e <= 0, "exponent of the output", e, 0);
-  NMP_REQUIRE(e >= NMP_SHIFT_MIN, "exponent of the output", e, NMP_SHIFT_MIN);
+  NMP_COMPARE(e, <=, 0, "exponent of the output");
+  NMP_COMPARE(e, >=, NMP_SHIFT_MIN, "exponent of the output");
   return NMP_FINE;
 }
 

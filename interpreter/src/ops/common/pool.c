@@ -12,10 +12,10 @@ nmp_pool nmp_pool_of(const nmp_op *op, nmp_axis v, nmp_axis h) {
 
 nmp_rule nmp_check_pool(const nmp_op *op, nmp_pool pool) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
-  NMP_REQUIRE(x->rank == 4, "rank of the input", x->rank, 4);
-  NMP_REQUIRE(y->rank == 4, "rank of the output", y->rank, 4);
-  NMP_REQUIRE(y->shape[0] == x->shape[0], "batch", y->shape[0], x->shape[0]);
-  NMP_REQUIRE(y->shape[3] == x->shape[3], "channels", y->shape[3], x->shape[3]);
+  NMP_COMPARE(x->rank, ==, 4, "rank of the input");
+  NMP_COMPARE(y->rank, ==, 4, "rank of the output");
+  NMP_COMPARE(y->shape[0], ==, x->shape[0], "batch");
+  NMP_COMPARE(y->shape[3], ==, x->shape[3], "channels");
   NMP_TRY(nmp_check_axis(&pool.v));
   NMP_TRY(nmp_check_axis(&pool.h));
   NMP_TRY(nmp_check_hits(&pool.v));

@@ -15,8 +15,8 @@ nmp_rule nmp_check_weights(const nmp_op *op, int64_t out, int64_t k) {
   NMP_REQUIRE(w->bits == 8 || w->bits == 16, "bits of the weights", w->bits, 16);
   NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(w->bits) == (w->bits == 16), "bits of the weights in this build", w->bits,
                     NMP_WEIGHT_BITS);
-  NMP_REQUIRE(w->axis <= 0, "axis of the exponents of the weights", w->axis, 0);
-  NMP_REQUIRE(k <= NMP_K_MAX, "products of a sum", k, NMP_K_MAX);
+  NMP_COMPARE(w->axis, <=, 0, "axis of the exponents of the weights");
+  NMP_COMPARE(k, <=, NMP_K_MAX, "products of a sum");
   NMP_REQUIRE_BUILT(k <= NMP_CONV_K_MAX, "products of a sum in this build", k, NMP_CONV_K_MAX);
   for (uint32_t c = 0; c < w->exponent_count; c++) {
     NMP_TRY(nmp_check_shift(base_shift(op) - w->exponents[c]));

@@ -1,21 +1,21 @@
 #include "ops/common/window.h"
 
 nmp_rule nmp_check_axis(const nmp_axis *a) {
-  NMP_REQUIRE(a->stride >= 1, "stride", a->stride, 1);
-  NMP_REQUIRE(a->stride <= NMP_SIDE_MAX, "stride", a->stride, NMP_SIDE_MAX);
-  NMP_REQUIRE(a->dilation >= 1, "dilation", a->dilation, 1);
-  NMP_REQUIRE(a->dilation <= NMP_SIDE_MAX, "dilation", a->dilation, NMP_SIDE_MAX);
-  NMP_REQUIRE(a->before >= 0, "padding", a->before, 0);
-  NMP_REQUIRE(a->before <= NMP_SIDE_MAX, "padding", a->before, NMP_SIDE_MAX);
-  NMP_REQUIRE(a->after >= 0, "padding", a->after, 0);
-  NMP_REQUIRE(a->after <= NMP_SIDE_MAX, "padding", a->after, NMP_SIDE_MAX);
-  NMP_REQUIRE(a->kernel >= 1, "kernel", a->kernel, 1);
+  NMP_COMPARE(a->stride, >=, 1, "stride");
+  NMP_COMPARE(a->stride, <=, NMP_SIDE_MAX, "stride");
+  NMP_COMPARE(a->dilation, >=, 1, "dilation");
+  NMP_COMPARE(a->dilation, <=, NMP_SIDE_MAX, "dilation");
+  NMP_COMPARE(a->before, >=, 0, "padding");
+  NMP_COMPARE(a->before, <=, NMP_SIDE_MAX, "padding");
+  NMP_COMPARE(a->after, >=, 0, "padding");
+  NMP_COMPARE(a->after, <=, NMP_SIDE_MAX, "padding");
+  NMP_COMPARE(a->kernel, >=, 1, "kernel");
   const int64_t padded = (int64_t)a->in + a->before + a->after;
   const int64_t extent = (int64_t)a->dilation * (a->kernel - 1) + 1;
-  NMP_REQUIRE(padded <= INT32_MAX, "pixels with padding", padded, INT32_MAX);
-  NMP_REQUIRE(extent <= padded, "extent of the kernel", extent, padded);
+  NMP_COMPARE(padded, <=, INT32_MAX, "pixels with padding");
+  NMP_COMPARE(extent, <=, padded, "extent of the kernel");
   const int32_t out = (int32_t)(padded - extent) / a->stride + 1;
-  NMP_REQUIRE(a->out == out, "output size", a->out, out);
+  NMP_COMPARE(a->out, ==, out, "output size");
   return NMP_FINE;
 }
 
