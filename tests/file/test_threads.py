@@ -101,6 +101,18 @@ def sorted_net(bits: int) -> Graph:
     return nets.placed(net.graph("y", sources=True))
 
 
+def line_net(bits: int) -> Graph:
+    """A line times a matrix, of whose columns threads take parts; the last part is not whole."""
+    net, size, out = nets.Net(6, nets.grid(bits, -4)), SIDE * SIDE // 16 * CHANNELS, 107
+    net.input("x", 1, SIDE, SIDE, CHANNELS)
+    net.op("max_pool", "x", "m", **dict.fromkeys(("kernel_h", "kernel_w", "stride_h", "stride_w"), 4))
+    net.op("reshape", "m", "l", shape=(1, size))
+    net.integers("w", out, size, most=2 ** (bits - 1), quant=nets.grid(bits, *[-4 - bits] * out, axis=0))
+    net.integers("b", out, most=60, quant=nets.grid(8, -4))
+    net.op("fully_connected", "l w b", "y")
+    return nets.placed(net.graph("y", sources=True))
+
+
 def random_input(bits: int, seed: int = 0, channels: int = CHANNELS) -> np.ndarray:
     most = 2 ** (bits - 1)
     return np.random.default_rng(seed).integers(-most, most, (1, SIDE, SIDE, channels)).astype(f"int{bits}")
@@ -108,7 +120,7 @@ def random_input(bits: int, seed: int = 0, channels: int = CHANNELS) -> np.ndarr
 
 @pytest.mark.parametrize("cpu", interpreter.cpus())
 @pytest.mark.parametrize("bits", [8, 16])
-@pytest.mark.parametrize("net", [wide_net, plain_net, mixed_net, sorted_net])
+@pytest.mark.parametrize("net", [wide_net, plain_net, mixed_net, sorted_net, line_net])
 def test_same_bytes(net: Callable[[int], Graph], bits: int, cpu: str) -> None:
     graph = net(bits)
     x = random_input(bits, channels=graph["x"].shape[3])

@@ -7,8 +7,8 @@
 
 A mutant is judged by the quick tests that call its function, the cheapest of each test file first. Which do is in
 FOLDER/touched.jsonl, of a traced run, without which one comes first; tests that compile the mutant's file themselves
-come last, and where nothing is traced the folder of tests that mirrors the file's. A result is a line of
-FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with the reason, and so do those whose compiled
+come after forty of these, and where nothing is traced the folder of tests that mirrors the file's. A result is a line
+of FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with the reason, and so do those whose compiled
 interpreter is the same; they count neither as killed nor as survivors. Exit status 1 where fewer than 97 % are killed.
 """
 

@@ -23,7 +23,7 @@ from mutation.sites import Mutant
 
 # Not traced: these read sources as text, compile them anew, start other processes or wait for devices.
 ASIDE = ("mutation", "documents", "exporters", "wheels", "build", "browser", "bench", "device", "zoo", "fuzz_models")
-# Tests that compile sources anew, which no trace sees: they are run last.
+# Tests that compile sources anew, which no trace sees.
 KERNELS = "tests/ops/test_kernels.py"
 COMPILING = {
     **dict.fromkeys(("arch", "base", "conv", "kernels"), KERNELS),
@@ -172,11 +172,11 @@ class Copy:
         )
 
     def _tested(self, tests: Sequence[str], beside: Sequence[str]) -> tuple[str, str]:
-        """Some tests first: to collect many takes long. beside: files and folders of tests, last."""
+        """Some tests first: to collect many takes long. beside: files and folders of tests, after these."""
         end = time.monotonic() + self.limit
         if not tests and not beside:
             return "untouched", ""
-        for batch in filter(None, (tests[:40], tests[40:MOST], beside)):
+        for batch in filter(None, (tests[:40], beside, tests[40:MOST])):
             answer = self._answer(batch, end)
             if failed := answer.get("failed"):
                 return "killed", failed
