@@ -247,6 +247,16 @@ def test_nodes_of_functions_and_subgraphs_in_any_order(path):
     assert [node.op for node in load(path).nodes] == ["requantize", "mul", "lookup"]
 
 
+def test_constants_of_the_branch_that_is_taken(path):
+    text = "{ h = Size(x) c = Equal(h, n) y = If<"
+    text += "then_branch = t () => (float[1,4] r) <float[4] k = {1,2,3,4}> { r = Mul(x, k) },"
+    text += " else_branch = e () => (float[1,4] r) <float[4] k = {5,6,7,8}> { r = Mul(x, k) }>(c) }"
+    for number, wanted in ((4, [1, 2, 3, 4]), (5, [5, 6, 7, 8])):
+        build(f"(float[1,4] x) => (y) <int64 n = {{{number}}}> {text}", 13, path)
+        graph = load(path)
+        assert [value.data.ravel().tolist() for value in graph.values.values() if value.data is not None] == [wanted]
+
+
 def test_cycle(path):
     build("(float[1,4] x) => (y) { y = Relu(c) [first] a = Add(x, b) [second] b = Neg(a) c = Abs(b) }", 13, path)
     expected = f"{path}: node 'second' (Neg) is on a cycle: it reads what depends on its own result"
