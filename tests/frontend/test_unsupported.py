@@ -99,6 +99,24 @@ ROWS = [
         "MaxPool: a window can lie in the padding alone; pads smaller than the kernel",
     ),
     (
+        "padding alone below",
+        12,
+        f"{IMAGE} {{ y = MaxPool<kernel_shape=[2,2],pads=[0,0,2,0]>(x) }}",
+        "MaxPool: a window can lie in the padding alone; pads smaller than the kernel",
+    ),
+    (
+        "padding alone at the left",
+        12,
+        f"{IMAGE} {{ y = MaxPool<kernel_shape=[2,2],pads=[0,2,0,0]>(x) }}",
+        "MaxPool: a window can lie in the padding alone; pads smaller than the kernel",
+    ),
+    (
+        "padding alone at the right",
+        12,
+        f"{IMAGE} {{ y = MaxPool<kernel_shape=[2,2],pads=[0,0,0,2]>(x) }}",
+        "MaxPool: a window can lie in the padding alone; pads smaller than the kernel",
+    ),
+    (
         "seven dimensions",
         13,
         f"{IMAGE} <int64[7] s = {{1,2,2,3,3,4,2}}> {{ y = Reshape(x, s) }}",
