@@ -203,6 +203,7 @@ def _float_grids() -> Iterator[Guard]:
     for text in ("nan", "inf"):
         odd = changed(X, float_exponents=[0], float_offsets=[float(text)])
         yield f"a float offset of {text}", odd, Status.TENSOR, "bits of a float offset"
+    yield "exponents along an axis beyond the last", changed(W, axis=4), Status.TENSOR, "axis"
     yield "an exponent twice", changed(X, exponents=[0, 0]), Status.TENSOR, "number of exponents"
 
 

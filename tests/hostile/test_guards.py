@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fuzz_inputs.guards import Guard, guards
-from verified import OWN, Status, in_c, in_python
+from verified import OWN, Status, in_c, in_python, inspected
 
 from nmpconv import _nmp
 
@@ -16,6 +16,11 @@ GUARDS = list(guards())
 def test_refused(guard: Guard) -> None:
     _, data, status, rule = guard
     assert in_c(data) == (status, rule)
+    if status:
+        with pytest.raises(_nmp.Fault) as caught:
+            inspected(data)
+        value, allowed = caught.value.args[3:5]
+        assert value != allowed or value == 0  # 0: the rule is about no number
     assert in_python(data) == (Status.OK if rule in OWN else status)
 
 
