@@ -15,8 +15,8 @@ from nmpconv.ir import Graph, Quant
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import interpreter
 
-SIDE, CHANNELS = 25, 48
-SHAPE = (1, SIDE, SIDE, CHANNELS)
+ROWS, COLUMNS, CHANNELS = 25, 22, 48
+SHAPE = (1, ROWS, COLUMNS, CHANNELS)
 TOGETHER = [cpu for cpu in interpreter.cpus() if cpu != "portable"]  # kernels that compute rows
 
 pytestmark = pytest.mark.skipif(not TOGETHER, reason="portable kernels run op by op")
@@ -209,7 +209,7 @@ def test_result_over_the_input() -> None:
 def test_result_over_a_second_operand() -> None:
     """y3, of twice the channels, lies over y0, which the addition reads row by row: it waits for all of that."""
     chain = Chain(8).then("requantize").at("x").weigh(CHANNELS).then("add", "y0").weigh(2 * CHANNELS)
-    graph, size = chain.done(), SIDE * SIDE * CHANNELS
+    graph, size = chain.done(), ROWS * COLUMNS * CHANNELS
     graph = nets.placed(graph, x=0, y0=size, y1=2 * size, y2=3 * size, y3=size)
     x = feed(8)
     wanted = run_reference(graph, {"x": x})["y3"]
