@@ -212,7 +212,7 @@ def of_python(source: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _tables_of_cases(tree: ast.Module) -> set[str]:
-    """Private names of the module that only CASES read, or other such names."""
+    """Private names of the module, of values and functions, that only CASES read, or other such names."""
     readers: dict[str, set[str]] = defaultdict(set)
 
     def visit(node: ast.AST, reader: str) -> None:
@@ -226,12 +226,13 @@ def _tables_of_cases(tree: ast.Module) -> set[str]:
     names = []
     for statement in tree.body:
         to = [name.id for name in getattr(statement, "targets", ()) if isinstance(name, ast.Name)]
+        to += [statement.name] if isinstance(statement, ast.FunctionDef) else []
         names += to[:1]
         visit(statement, to[0] if to else "code")
-    tables = {"cases"}
-    for name in reversed(names):  # they stand below what they read
-        if name.startswith("_") and readers[name] and readers[name] <= tables:
-            tables.add(name)
+    tables, count = {"cases"}, 0
+    while len(tables) > count:
+        count = len(tables)
+        tables.update(n for n in names if n.startswith("_") and readers[n] and readers[n] <= {*tables, n})
     return tables
 
 
@@ -241,7 +242,7 @@ def _executed(node: ast.AST, aside: set[str]) -> Iterator[ast.AST]:
         return
     if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id in aside for to in node.targets):
         return
-    if isinstance(node, ast.FunctionDef) and node.name in CASES:
+    if isinstance(node, ast.FunctionDef) and node.name in (*CASES, *aside):
         return
     yield node
     for name, value in ast.iter_fields(node):

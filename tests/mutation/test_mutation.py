@@ -69,9 +69,10 @@ def test_changes_of_c(tree: Path) -> None:
 
 def test_tables_of_cases_stay(tree: Path) -> None:
     """Those that other code reads, or other files may, have mutants."""
-    text = "_A = 1\n_B = (_A, 2)\n_C = 3\nD = 4\ndef cases():\n    return _B, _C, D, 5\ndef f():\n    return _C\n"
+    text = "_A = 1\n_B = (_A, 2)\n_C = 3\nD = 4\ndef _f(): return 6\ndef _g(): return 7\n"
+    text += "def cases():\n    return _B, _C, D, 5, _f()\ndef f():\n    return _C, _g()\n"
     (tree / "nmpconv" / "b.py").write_text(text)
-    assert {line for line, *_ in changes(tree, "nmpconv/b.py")} == {3, 4}
+    assert {line for line, *_ in changes(tree, "nmpconv/b.py")} == {3, 4, 6}
 
 
 def test_a_mutant_is_the_file_with_one_change(tree: Path) -> None:
