@@ -15,14 +15,14 @@ from pathlib import Path
 import nets
 import numpy as np
 import pytest
-from verified import Status, in_c
+from verified import Status, in_c, verified
 
 from nmpconv.base import files
 from nmpconv.base.files import read_file, write_file
 from nmpconv.errors import InputError, ModelError, OutputError
 from nmpconv.file import flatbuffer, reader
 from nmpconv.file.writer import to_bytes
-from nmpconv.ir import Preprocess
+from nmpconv.ir import Preprocess, Shifts
 
 VECTORS = [([bytes(32)], [bytes(6)]), ([bytes(range(32))], [b"abcdef"])]
 META = {"producer": "test", "a": "ü"}
@@ -269,3 +269,12 @@ def test_a_list_is_as_long_as_its_lines(end: str, tmp_path: Path, monkeypatch: p
     path.write_bytes(f"a{end}{end}c{end}d{end}".encode())
     with pytest.raises(InputError, match="4 lines; at most 3"):
         files.read_lines(path, "list")
+
+
+def test_a_grid_of_the_float_model_for_all_of_a_tensor() -> None:
+    graph = nets.small_net()
+    shifts = Shifts((-3,), None, (0.5,))
+    data = to_bytes(graph.with_values(replace(graph["x"], shifts=shifts)), {})
+    assert verified(data) == (Status.OK, "")
+    [x, *_] = reader.read(data).tensors
+    assert x.shifts == shifts
