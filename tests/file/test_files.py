@@ -278,3 +278,15 @@ def test_a_grid_of_the_float_model_for_all_of_a_tensor() -> None:
     assert verified(data) == (Status.OK, "")
     [x, *_] = reader.read(data).tensors
     assert x.shifts == shifts
+
+
+def test_a_grid_of_the_float_model_for_each_of_many_channels() -> None:
+    """More numbers than a tensor has steps of verification by itself."""
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 40)
+    net.op("requantize", "x", "y", quant=nets.grid(8, 1))
+    graph = net.graph("y")
+    shifts = Shifts(tuple(range(-20, 20)), 1)
+    data = to_bytes(nets.placed(graph.with_values(replace(graph["x"], shifts=shifts))), {})
+    assert verified(data) == (Status.OK, "")
+    assert reader.read(data).tensors[0].shifts == shifts
