@@ -39,7 +39,7 @@ def div(num: Int64, den: Int64) -> Int64:
 
 def sat(a: ArrayLike, lo: int, hi: int) -> Int64:
     """min(max(a, lo), hi)."""
-    return np.clip(np.asarray(a, dtype=np.int64), lo, hi)
+    return np.minimum(np.maximum(np.asarray(a, dtype=np.int64), lo), hi)
 
 
 def round_half_up(x: ArrayLike) -> Int64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -53,8 +54,8 @@ def smallest_exponent(lo: float, hi: float, bits: int) -> int:
     ratio = max(hi / (INT_MAX[bits] + 0.5), -lo / (0.5 - INT_MIN[bits]))
     if ratio <= 0:
         return 1 - bits
-    mantissa, exponent = np.frexp(ratio)
-    return int(np.clip(exponent - (mantissa == 0.5), EXPONENT_MIN, EXPONENT_MAX))
+    mantissa, exponent = math.frexp(ratio)
+    return min(max(exponent - (mantissa == 0.5), EXPONENT_MIN), EXPONENT_MAX)
 
 
 def span(stats: TensorStats, bits: int, clamp: Range | None = None, *, room: bool = True) -> Range:

@@ -18,8 +18,9 @@ of elements agrees there.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import onnx
@@ -66,7 +67,7 @@ class Parity:
 
 
 def compare(
-    model: onnx.ModelProto,
+    model: Callable[[], onnx.ModelProto],
     graph: Graph,
     pairs: Sequence[Pair],
     outputs: Sequence[str] = (),
@@ -74,8 +75,8 @@ def compare(
 ) -> Parity:
     """The float graph against a float model that has its tensors' names.
 
-    model: in float32, nodes in order, as `original` and `to_onnx` make it; its outputs are changed. pairs: at least one
-    sample. outputs: tensors of both in one layout, and a failure is not traced; default: the graph's outputs, and what
+    model: makes it, in float32, nodes in order, as `original` and `to_onnx` do; called once, and not where ``known``
+    is enough. pairs: at least one sample. outputs: tensors of both in one layout, and a failure is not traced; default: the graph's outputs, and what
     a last Softmax or Sigmoid makes them of, since those hide differences where they saturate. known: what the model
     makes of the samples, of ``outputs``; it is run where that is not known.
     """
@@ -160,10 +161,19 @@ def _db(power: float, error: float) -> float:
 class _Both:
     """outputs: tensors that are in one layout. Others are compared by their sorted elements."""
 
-    def __init__(self, model: onnx.ModelProto, graph: Graph, pairs: Sequence[Pair], outputs: Sequence[str]) -> None:
-        self._model, self._graph, self._pairs, self._outputs = model, graph, pairs, frozenset(outputs)
+    def __init__(
+        self, model: Callable[[], onnx.ModelProto], graph: Graph, pairs: Sequence[Pair], outputs: Sequence[str]
+    ) -> None:
+        self._make, self._graph, self._pairs, self._outputs = model, graph, pairs, frozenset(outputs)
         self._rounded: onnx.ModelProto | None = None
-        self._twins = _twins(graph, original_model.activations(model.graph))
+
+    @cached_property
+    def _model(self) -> onnx.ModelProto:
+        return self._make()
+
+    @cached_property
+    def _twins(self) -> dict[str, str]:
+        return _twins(self._graph, original_model.activations(self._model.graph))
 
     def saturating(self, outputs: Sequence[str]) -> list[str]:
         """Returns the inputs of a last function with a bounded result, where the graph ends with it, too.

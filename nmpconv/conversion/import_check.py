@@ -35,8 +35,7 @@ def compared(
     """
     pairs = pairs_of(graph, samples, stats, count)
     try:
-        proto = read(model, *options.bound_inputs)
-        comparison = parity.compare(original(proto, graph), graph, pairs)
+        comparison = parity.compare(lambda: original(read(model, *options.bound_inputs), graph), graph, pairs)
     except EngineRefused as error:
         return f"not compared with the ONNX model: {error.message}"
     if not comparison.holds:

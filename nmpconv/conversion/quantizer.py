@@ -341,7 +341,7 @@ class Fitter:
         names = heads(self.graph)
         model = partial(to_onnx, self.graph, names)
         known = self._memo("guard", (), lambda: Known(model, names, images))
-        comparison = parity.compare(model(), graph, [(image, image) for image in images], names, known)
+        comparison = parity.compare(model, graph, [(image, image) for image in images], names, known)
         if not comparison.holds:
             raise Unequal(f"it changes the float function: {comparison}", where=what)
 

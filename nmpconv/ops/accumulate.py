@@ -131,7 +131,7 @@ def output_step(acc: np.ndarray, bound: float, bias: np.ndarray, shifts: np.ndar
     y *= np.ldexp(1.0, -s).astype(kind)
     y += (b + np.where(s > 0, 0.5, 0.0)).astype(kind)
     np.floor(y, out=y)
-    np.clip(y, quant.lo, quant.hi, out=y)
+    np.minimum(np.maximum(y, quant.lo, out=y), quant.hi, out=y)
     return y.astype(quant.dtype)
 
 

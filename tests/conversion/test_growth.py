@@ -72,8 +72,10 @@ def unrolled(nodes: int, weights: dict[str, np.ndarray]) -> Made:
     return [*found, helper.make_node("Concat", every, ["y"], "concat", axis=2)], ["y"]
 
 
-def calls(net: Callable[[int, dict[str, np.ndarray]], Made], nodes: int, folder: Path) -> pstats.Stats:
-    """Calls of functions in a conversion on two samples, in this thread."""
+def calls(
+    net: Callable[[int, dict[str, np.ndarray]], Made], nodes: int, folder: Path, count: int = 2
+) -> pstats.Stats:
+    """Calls of functions in a conversion on so many samples, in this thread."""
     weights: dict[str, np.ndarray] = {}
     made, ends = net(nodes, weights)
     shape = (1, 4, nodes // 5 if net is unrolled else 2, 1)
@@ -86,7 +88,7 @@ def calls(net: Callable[[int, dict[str, np.ndarray]], Made], nodes: int, folder:
     )
     path = folder / f"{nodes}.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
-    samples = np.random.default_rng(0).standard_normal((2, *shape[1:])).astype(np.float32)
+    samples = np.random.default_rng(0).standard_normal((count, *shape[1:])).astype(np.float32)
     profile = cProfile.Profile()
     profile.runcall(nmpconv.convert, path, data=samples)
     return pstats.Stats(profile)
@@ -176,3 +178,18 @@ def test_no_pass_looks_for_small_shares() -> None:
     asked.clear()
     assert not _largest(lambda *some: asked.append(len(some)) or 1e-5 * len(some), list("abcdefgh"), 1000, 0.1)
     assert len(asked) == 2
+
+
+def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipes compete with one memory plan, and a model that was run is not exported again to be compared."""
+    monkeypatch.setattr(thread_pool, "_idle", Semaphore(0))
+    placement._placed.cache_clear()
+    counts = {
+        Path(file).name + ":" + name: row[0]
+        for (file, _, name), row in calls(unrolled, 20, tmp_path, 6).stats.items()  # type: ignore[attr-defined]
+    }
+    recipes = counts["validation.py:_score"]
+    assert recipes > 3
+    assert counts["plan_memory.py:run"] > recipes
+    assert counts["placement.py:_meets"] <= 2
+    assert counts["parity.py:_model"] == 1  # the user's model

@@ -13,12 +13,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import inf
 
 BUDGET = 3_000_000  # pairs of buffers that the search may compare
 PAIRS_MOST = 1_000_000  # that are alive together, up to which there is a search
+PLANS_KEPT = 8  # results of the search: of two variants of a graph, with two widths of tensors and two rooms
 
 # By buffer that is alive together with one: the open interval, from its offset, where that one may not begin.
 Meets = Mapping[int, tuple[int, int]]
@@ -81,6 +83,16 @@ def bound(buffers: Sequence[Buffer], links: Sequence[Overlap]) -> int:
 
 def place(buffers: Sequence[Buffer], links: Sequence[Overlap], room: int, budget: int = BUDGET) -> list[int]:
     """Offsets. No smaller arena than `room` is looked for."""
+    bare = tuple((b.bytes, b.first, b.last) for b in buffers)
+    return list(_placed(bare, tuple(links), room, budget))
+
+
+@lru_cache(PLANS_KEPT)
+def _placed(
+    bare: Sequence[tuple[int, int, int]], links: Sequence[Overlap], room: int, budget: int
+) -> Sequence[int]:
+    """Offsets of buffers by their bytes and their times: the candidates of a conversion have the same."""
+    buffers = [Buffer({}, *numbers) for numbers in bare]
     indices = range(len(buffers))
     if _pairs(buffers) > PAIRS_MOST:
         return _in_time(buffers)

@@ -29,17 +29,21 @@ def exponents(weights: np.ndarray, bits: int, per_tensor: bool, low: int, high: 
     top[alive] = np.ceil(np.log2(peak[alive] / (hi + 0.5))).astype(np.int64)
     errors = []
     for k in range(CANDIDATES):
-        e = np.clip(top - k, low, high)
-        step = np.ldexp(1.0, e)[:, None]
-        rounded = np.clip(np.floor(weights / step + 0.5), lo, hi) * step
+        step = np.ldexp(1.0, _within(top - k, low, high))[:, None]
+        rounded = _within(np.floor(weights / step + 0.5), lo, hi) * step
         errors.append(np.square(rounded - weights).sum(axis=1))
     stacked = np.array(errors)
     if per_tensor:
         stacked = np.repeat(stacked.sum(axis=1, keepdims=True), len(weights), axis=1)
-    return np.clip(top - np.argmin(stacked, axis=0), low, high)
+    return _within(top - np.argmin(stacked, axis=0), low, high)
 
 
 def nearest(weights: np.ndarray, exponent: np.ndarray, bits: int) -> np.ndarray:
     """Round half up to the grids of exponent [O]. [O, N] -> int64."""
     scaled = weights / np.ldexp(1.0, exponent)[:, None]
-    return np.clip(np.floor(scaled + 0.5), INT_MIN[bits], INT_MAX[bits]).astype(np.int64)
+    return _within(np.floor(scaled + 0.5), INT_MIN[bits], INT_MAX[bits]).astype(np.int64)
+
+
+def _within(x: np.ndarray, low: int, high: int) -> np.ndarray:
+    """As np.clip, which takes as long as all else for the weights of a small layer."""
+    return np.minimum(np.maximum(x, low), high)
