@@ -76,9 +76,9 @@ def compare(
     """The float graph against a float model that has its tensors' names.
 
     model: makes it, in float32, nodes in order, as `original` and `to_onnx` do; called once, and not where ``known``
-    is enough. pairs: at least one sample. outputs: tensors of both in one layout, and a failure is not traced; default: the graph's outputs, and what
-    a last Softmax or Sigmoid makes them of, since those hide differences where they saturate. known: what the model
-    makes of the samples, of ``outputs``; it is run where that is not known.
+    is enough. pairs: at least one sample. outputs: tensors of both in one layout, and a failure is not traced; default:
+    the graph's outputs, and what a last Softmax or Sigmoid makes them of, since those hide differences where they
+    saturate. known: what the model makes of the samples, of ``outputs``; it is run where that is not known.
     """
     names = list(dict.fromkeys(outputs or graph.outputs))
     comparison = _Both(model, graph, pairs, names)

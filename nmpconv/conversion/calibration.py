@@ -176,7 +176,9 @@ def _with_input_grids(
         return graph, dict(stats), feeds
     stored, indices = feeds.of(shifted), spread(len(feeds), GUARD_IMAGES)
     names = heads(graph)
-    comparison = parity.compare(partial(to_onnx, graph, names), shifted, [(feeds[i], stored[i]) for i in indices], names)
+    comparison = parity.compare(
+        partial(to_onnx, graph, names), shifted, [(feeds[i], stored[i]) for i in indices], names
+    )
     if not comparison.holds:
         return graph, dict(stats), feeds
     return shifted, {**stats, **observe(FloatEngine(shifted, changed, threads=1), stored, changed)}, stored

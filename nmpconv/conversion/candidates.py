@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.ir import FLOAT, Graph
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize.exponents import provisional
+from nmpconv.passes.quantize.exponents import provisional, saturating
 from nmpconv.passes.quantize.overrides import Choices, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
 from nmpconv.runtime import costs, interpreter, targets
@@ -196,24 +196,31 @@ def _integers(x: np.ndarray, tensor: FileTensor) -> np.ndarray:
     return fixed_point.quantize(x, tensor.exponents[0], tensor.clip_min, tensor.clip_max).astype(tensor.dtype)
 
 
-def narrow(graph: Graph, choices: Choices, ranged: Graph, group: Sequence[str]) -> list[str]:
-    """The members of a grid that could get 16 bits, those that have names in the float graph first; none where its
-    width is given. graph: the float graph; ranged: the same with grids."""
-    known = {value.name for value in graph.activations()}
-    quant = ranged[group[0]].quant
-    decided = quant is None or quant.bits == 16 or not graph.plain_ports().keys().isdisjoint(group)
-    decided = decided or any("bits" in choices.tensors.get(name, {}) for name in group)
-    named = sorted(group, key=lambda name: name not in known)
-    return [] if decided or named[0] not in known else named
+def narrow(graph: Graph, choices: Choices, ranged: Graph) -> dict[str, list[str]]:
+    """The grids that could get 16 bits, as their width is not given: the members by the first one, those that have
+    names in the float graph in front. graph: the float graph; ranged: the same with grids."""
+    known, ports = {value.name for value in graph.activations()}, graph.plain_ports().keys()
+    grids: dict[str, list[str]] = {}
+    for group in grid_groups(ranged):
+        quant = ranged[group[0]].quant
+        decided = quant is None or quant.bits == 16 or not ports.isdisjoint(group)
+        if not decided and not any("bits" in choices.tensors.get(name, {}) for name in group):
+            grids[group[0]] = sorted(group, key=lambda name: name not in known)
+    return {first: named for first, named in grids.items() if named[0] in known}
 
 
-def assumed(fitter: Fitter, wide: Sequence[str]) -> Graph:
-    """The float graph with the widths that it has where these get 16 bits, too; without exponents."""
-    graph, bits = fitter.graph, dict(fitter.bits)
-    for group in grid_groups(graph):
-        if set(group).intersection(wide):
-            bits.update(dict.fromkeys(group, 16))
-    return provisional(graph, bits)
+class AssumedWidths:
+    """The float graph with the widths that it has where some tensors get 16 bits, without exponents."""
+
+    def __init__(self, fitter: Fitter) -> None:
+        self._plain = provisional(fitter.graph, fitter.bits)
+        self._groups = {name: group for group in grid_groups(fitter.graph) for name in group}
+
+    def graph(self, wide: Sequence[str]) -> Graph:
+        """wide: tensors that get 16 bits, with all that are on their grids."""
+        names = {member for name in wide for member in self._groups.get(name, ())}
+        quant = saturating(16, 0, None)
+        return self._plain.with_values(*(replace(self._plain[n], quant=quant, dtype=quant.dtype) for n in names))
 
 
 def widened(choices: Choices, wide: Sequence[str], place: str) -> Choices:

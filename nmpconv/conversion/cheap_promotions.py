@@ -16,12 +16,11 @@ from functools import partial
 
 from nmpconv.base.workers import Workers
 from nmpconv.calib.noise_budget import budget
-from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, assumed, narrow, widened, work
+from nmpconv.conversion.candidates import AssumedWidths, Candidate, CandidateEvaluator, narrow, widened, work
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.conversion.validation import Considered, Score
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize.shared_grids import grid_groups
 
 SHARE = 0.1  # of the noise at the heads
 WORK, FLASH = 0.02, 0.1  # parts of what the model takes without
@@ -66,7 +65,7 @@ def note(base: Candidate, wide: Candidate) -> str:
 def _loud(trials: CandidateEvaluator, ranged: Graph, is_cheap: Callable[..., bool]) -> list[str]:
     """The cheap grids with the largest shares of the noise, by a tensor of the float graph."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
-    groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
+    groups = [*narrow(graph, choices, ranged).values()]
     noise = partial(budget, ranged, groups, trials.heads, trials.trial.fitted)
     if len(groups) > CHECKED_MOST:
         return [name for name, share in noise().shares.items() if share >= SHARE and is_cheap(name)]
@@ -77,11 +76,12 @@ def _loud(trials: CandidateEvaluator, ranged: Graph, is_cheap: Callable[..., boo
 
 def _costs(fitter: Fitter) -> Callable[..., bool]:
     """Returns a check whether grids cost next to nothing together, by their widths alone."""
-    plain = assumed(fitter, ())
+    widths = AssumedWidths(fitter)
+    plain = widths.graph(())
     ram, most = plan_memory.lower_bound(plain), (1 + WORK) * work(plain)
 
     def is_cheap(*names: str) -> bool:
-        wide = assumed(fitter, names)
+        wide = widths.graph(names)
         return work(wide) <= most and plan_memory.fits(wide, ram)
 
     return is_cheap

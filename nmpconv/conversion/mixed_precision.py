@@ -32,13 +32,20 @@ from nmpconv.base.files import read_text, write_file
 from nmpconv.base.progress import Progress
 from nmpconv.base.workers import Here, Workers
 from nmpconv.calib.noise_budget import budget as noise_budget
-from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, ValidationSet, assumed, narrow, widened, work
+from nmpconv.conversion.candidates import (
+    AssumedWidths,
+    Candidate,
+    CandidateEvaluator,
+    ValidationSet,
+    narrow,
+    widened,
+    work,
+)
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.errors import InputError, UsageError, refusal
 from nmpconv.evaluation.task_metrics import AP, AP50, Measure, results
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize.shared_grids import grid_groups
 from nmpconv.runtime.targets import MICROCONTROLLERS
 
 MEASURED = {"psnr": ("psnr", "psnr"), "miou": ("miou", "miou"), "ap50": (AP, f"agreement {AP50}")}  # goal: a metric of
@@ -181,6 +188,7 @@ class Search:
     _shares: dict[tuple[str, ...], Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._widths = AssumedWidths(self.fitter)
         self._told = Told(self.fitter, self.recipe, self.trial, self.goal)
         self._trials = _trials(self._told, get_ident())
         float_top1, classes = self._trials.float_top1, self._trials.classes
@@ -283,7 +291,7 @@ class Search:
 
     def _cost(self, wide: Sequence[str], name: str) -> float:
         """Cost of a grid in RAM and in work, in parts of both; only to order grids by."""
-        before, after = (assumed(self.fitter, names) for names in (wide, (*wide, name)))
+        before, after = (self._widths.graph(names) for names in (wide, (*wide, name)))
         ram, more = plan_memory.lower_bound(before), plan_memory.lower_bound(after)
         return 1e-3 + (more - ram) / ram + (work(after) - work(before)) / work(before)
 
@@ -348,7 +356,7 @@ def _trials(job: Told, thread: int) -> CandidateEvaluator:
 def _noise(trials: CandidateEvaluator, ranged: Graph) -> dict[str, float]:
     """Shares of the grids that could get 16 bits, by a name of the float graph."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
-    groups = [named for group in grid_groups(ranged) if (named := narrow(graph, choices, ranged, group))]
+    groups = [*narrow(graph, choices, ranged).values()]
     noise = noise_budget(ranged, groups, trials.heads, trials.trial.fitted, MACS_MOST)
     if noise.skipped:
         raise UsageError(f"--bits auto: {noise.skipped}", hint="widths by name: --recipe")

@@ -84,7 +84,7 @@ def helpful(
 def proposals(trials: CandidateEvaluator, base: EvaluatedCandidate, shares: Mapping[str, float]) -> list[Proposal]:
     """16 bits for the tensors that make most of the noise. shares: of it, by the first tensor of a grid."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
-    named = {group[0]: narrow(graph, choices, base.ranged, group) for group in grid_groups(base.ranged)}
+    named = narrow(graph, choices, base.ranged)
     promotions = [Proposal("tensors", names[0], {"bits": 16}) for first in shares if (names := named.get(first))]
     return promotions[:LEVERS]
 

@@ -72,9 +72,7 @@ def unrolled(nodes: int, weights: dict[str, np.ndarray]) -> Made:
     return [*found, helper.make_node("Concat", every, ["y"], "concat", axis=2)], ["y"]
 
 
-def calls(
-    net: Callable[[int, dict[str, np.ndarray]], Made], nodes: int, folder: Path, count: int = 2
-) -> pstats.Stats:
+def calls(net: Callable[[int, dict[str, np.ndarray]], Made], nodes: int, folder: Path, count: int = 2) -> pstats.Stats:
     """Calls of functions in a conversion on so many samples, in this thread."""
     weights: dict[str, np.ndarray] = {}
     made, ends = net(nodes, weights)
@@ -193,3 +191,4 @@ def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.
     assert counts["plan_memory.py:run"] > recipes
     assert counts["placement.py:_meets"] <= 2
     assert counts["parity.py:_model"] == 1  # the user's model
+    assert counts["exponents.py:provisional"] <= 2  # not for each grid that could be wide

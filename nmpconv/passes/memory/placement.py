@@ -88,9 +88,7 @@ def place(buffers: Sequence[Buffer], links: Sequence[Overlap], room: int, budget
 
 
 @lru_cache(PLANS_KEPT)
-def _placed(
-    bare: Sequence[tuple[int, int, int]], links: Sequence[Overlap], room: int, budget: int
-) -> Sequence[int]:
+def _placed(bare: Sequence[tuple[int, int, int]], links: Sequence[Overlap], room: int, budget: int) -> Sequence[int]:
     """Offsets of buffers by their bytes and their times: the candidates of a conversion have the same."""
     buffers = [Buffer({}, *numbers) for numbers in bare]
     indices = range(len(buffers))
