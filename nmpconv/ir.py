@@ -255,6 +255,7 @@ class Graph:
     given:         grids that the ONNX model has for its tensors (QuantizeLinear), by the name that a value has or will
                    have once the passes have restored the names of ONNX tensors.
     states:        inputs that the caller does not feed.
+    variables:     inputs that the model itself says to be states, and the output that each takes over.
     faithful:      all of these grids are to be kept, also where a tensor goes from one to another.
     fast_bytes:    of the arena, from its start, in a fast memory of their own, set by the memory plan. A tensor lies in
                    one.
@@ -273,6 +274,7 @@ class Graph:
     source_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     given: Mapping[str, Given] = field(default_factory=dict)
     states: Mapping[str, State] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
     faithful: bool = False
     fast_bytes: int = 0
     rooms: Mapping[str, tuple[int, int]] = field(default_factory=dict)

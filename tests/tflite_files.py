@@ -48,8 +48,15 @@ def constant(data: Any, type: str | None = None, **grid: Any) -> Tensor:
     return Tensor(array.shape, type or array.dtype.name, array, **grid)
 
 
-def tflite(tensors: Mapping[str, Tensor], ops: Sequence[Op], inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
-    """The file. "" among an operator's inputs is one that is left out."""
+def tflite(
+    tensors: Mapping[str, Tensor],
+    ops: Sequence[Op],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    once: Sequence[Op] = (),
+) -> bytes:
+    """The file. "" among an operator's inputs is one that is left out. once: operators of a second subgraph, with the
+    same tensors."""
     places = {name: i for i, name in enumerate(tensors)}
     buffers: list[dict[str, Any]] = [{}]
     contents: dict[int, np.ndarray] = {}  # arrays that tensors share are in the file once
@@ -67,21 +74,8 @@ def tflite(tensors: Mapping[str, Tensor], ops: Sequence[Op], inputs: Sequence[st
         if tensor.signature:
             row["shape_signature"] = list(tensor.signature)
         rows.append(row | dict(tensor.more or {}))
-    kinds = list(dict.fromkeys(op.kind for op in ops))
-    numbers = {name: number for number, name in OPTIONS.items()}
-    operators = [
-        {
-            "opcode_index": kinds.index(op.kind),
-            "inputs": [places[name] if name else -1 for name in op.inputs],
-            "outputs": [places[name] for name in op.outputs],
-            **(
-                {"builtin_options_type": numbers[op.table], "builtin_options": (op.table, op.options)}
-                if op.table
-                else {}
-            ),
-        }
-        for op in ops
-    ]
+    kinds = list(dict.fromkeys(op.kind for op in (*ops, *once)))
+    operators, second = ([_operator(op, kinds, places) for op in part] for part in (ops, once))
     graph = {
         "tensors": rows,
         "inputs": [places[name] for name in inputs],
@@ -89,10 +83,24 @@ def tflite(tensors: Mapping[str, Tensor], ops: Sequence[Op], inputs: Sequence[st
         "operators": operators,
         "name": "main",
     }
-    model = {"version": 3, "operator_codes": [_code(kind) for kind in kinds], "subgraphs": [graph], "buffers": buffers}
+    graphs = [graph]
+    if once:
+        graphs.append({"tensors": rows, "inputs": [], "outputs": [], "operators": second, "name": "once"})
+    model = {"version": 3, "operator_codes": [_code(kind) for kind in kinds], "subgraphs": graphs, "buffers": buffers}
     builder = _Builder()
     builder.Finish(_table(builder, "Model", model), IDENTIFIER)
     return bytes(builder.Output())
+
+
+def _operator(op: Op, kinds: Sequence[str], places: Mapping[str, int]) -> dict[str, Any]:
+    numbers = {name: number for number, name in OPTIONS.items()}
+    options = {"builtin_options_type": numbers[op.table], "builtin_options": (op.table, op.options)} if op.table else {}
+    return {
+        "opcode_index": kinds.index(op.kind),
+        "inputs": [places[name] if name else -1 for name in op.inputs],
+        "outputs": [places[name] for name in op.outputs],
+        **options,
+    }
 
 
 def _code(kind: str) -> dict[str, Any]:

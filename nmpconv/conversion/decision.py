@@ -109,7 +109,11 @@ def _promoted(
 
 def metadata(context: Context, calibrated: Calibrated, decision: Decision) -> dict[str, str]:
     """Facts about the conversion that its file holds."""
-    return file_contents.metadata(context.model, context.options, decision.recipe, len(calibrated.feeds))
+    options, graph = context.options, calibrated.fitter.graph
+    if graph.variables:
+        pairs = recurrent_states.checked(graph, options.state or ())
+        options = replace(options, state=tuple(f"{output}={name}" for name, output in pairs.items()))
+    return file_contents.metadata(context.model, options, decision.recipe, len(calibrated.feeds))
 
 
 def held_out(context: Context, calibrated: Calibrated) -> ValidationSet:

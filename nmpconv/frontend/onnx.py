@@ -25,6 +25,7 @@ from nmpconv.frontend.input_values import FLAG, Shapes, Values
 from nmpconv.frontend.node_check import SIZE_MAX, TensorType, check, check_form, check_size
 from nmpconv.frontend.operator_advice import unknown
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
+from nmpconv.frontend.tflite import variables
 from nmpconv.frontend.toposort import label, reads, rename, subgraphs
 from nmpconv.frontend.unroll import Unroller
 from nmpconv.ir import Graph
@@ -110,7 +111,8 @@ def _load(path: str | os.PathLike[str], shapes: Shapes, values: Values, outputs:
 
     walk = walked(outputs)
     if not walk.rows:
-        return _readable(walk.to.graph(Path(walk.path).stem, walk.outputs), str(path))
+        graph = walk.to.graph(Path(walk.path).stem, walk.outputs)
+        return _readable(replace(graph, variables=variables.of_metadata(walk.model)), str(path))
     cut = walk.cut()
     for _ in range(CUTS_MAX):
         if not cut:

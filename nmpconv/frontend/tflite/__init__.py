@@ -6,6 +6,7 @@ import onnx
 from onnx import helper
 
 from nmpconv.errors import InputError, Unsupported
+from nmpconv.frontend.tflite import variables
 from nmpconv.frontend.tflite.blocks import INSIDE
 from nmpconv.frontend.tflite.model import Operator, TfliteModel, parse
 from nmpconv.frontend.tflite.onnx_writer import DOMAIN, OperatorCall, Writer
@@ -28,19 +29,30 @@ def to_onnx(data: bytes, where: str) -> onnx.ModelProto:
     """
     model = parse(data, where)
     writer = Writer(model, where)
+    once = [
+        operator.options.get("init_subgraph_index", 0)
+        for operator in model.operators
+        if operator.kind == variables.ONCE
+    ]
+    starts = {name: x for number in once for name, x in variables.starts(parse(data, where, number)).items()}
+    memory = variables.Variables(writer, starts)
     for place, operator in enumerate(model.operators):
         try:
-            _write(operator, writer)
+            _write(operator, writer, memory)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             message = f"operator {place} ({operator.kind}) is malformed: {error}"
             raise InputError(message, where=where, hint="another export of the model") from error
     opset = OPSET_INT16 if _has_int16(model) else OPSET
     imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
-    return helper.make_model(writer.graph(), opset_imports=imports, ir_version=IR_VERSION + opset - OPSET)
+    written = helper.make_model(writer.graph(), opset_imports=imports, ir_version=IR_VERSION + opset - OPSET)
+    memory.finish(written)
+    return written
 
 
-def _write(operator: Operator, writer: Writer) -> None:
+def _write(operator: Operator, writer: Writer, memory: variables.Variables) -> None:
     try:
+        if operator.kind in variables.KINDS:
+            return memory.write(operator)
         call, write = OperatorCall(operator, writer), WRITERS.get(operator.kind)
         if write is None:
             raise Unsupported("nmpconv does not read this operator of TFLite")

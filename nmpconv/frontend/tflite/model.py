@@ -1,4 +1,4 @@
-"""A TFLite model's first subgraph as plain data: tensors, operators, constants."""
+"""A subgraph of a TFLite model as plain data: tensors, operators, constants."""
 
 from __future__ import annotations
 
@@ -70,21 +70,22 @@ class TfliteModel:
     operators: tuple[Operator, ...]
 
 
-def parse(data: bytes, where: str) -> TfliteModel:
+def parse(data: bytes, where: str, subgraph: int = 0) -> TfliteModel:
     """Raises InputError for what is no whole model."""
-    return _ModelReader(File(data, where)).model()
+    return _ModelReader(File(data, where), subgraph).model()
 
 
 class _ModelReader:
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, subgraph: int) -> None:
         self._file = file
         root = file.root("Model")
         self._buffers: list[FlatTable] = root["buffers"]
         self._kinds = [_kind(code) for code in root["operator_codes"]]
         subgraphs = root["subgraphs"]
-        if not subgraphs:
-            raise self._error("it has no subgraph")
-        self._graph: FlatTable = subgraphs[0]
+        if not 0 <= subgraph < len(subgraphs):
+            raise self._error(f"it has no subgraph {subgraph}" if subgraphs else "it has no subgraph")
+        self._graph: FlatTable = subgraphs[subgraph]
+        self._is_main = subgraph == 0
         self._arrays: dict[tuple[int, str, tuple[int, ...]], np.ndarray] = {}
 
     def model(self) -> TfliteModel:
@@ -99,7 +100,7 @@ class _ModelReader:
         inputs, outputs = (
             self._numbers(self._graph[side], len(tensors), f"the subgraph's {side}") for side in ("inputs", "outputs")
         )
-        if not outputs:
+        if not outputs and self._is_main:
             raise self._error("it has no outputs")
         nodes = tuple(self._operator(i, table, len(tensors)) for i, table in enumerate(operators))
         return TfliteModel(self._graph["name"] or "main", tensors, inputs, outputs, nodes)

@@ -43,6 +43,7 @@ class Writer:
         self._taken: set[str] = set()
         self._names = [self.fresh(tensor.name) for tensor in model.tensors]
         self._reals: dict[int, str] = {}  # ONNX names of tensors, as reals where they are quantized
+        self._states: dict[int, str] = {}  # ports of tensors that are read of variables
         for number in model.inputs:
             tensor, name = model.tensors[number], self._names[number]
             self._reals[number] = self._dequantized(tensor, name, name) if _is_quantized(tensor) else name
@@ -66,7 +67,7 @@ class Writer:
         if number not in self._reals:
             tensor, name = self.model.tensors[number], self._names[number]
             if tensor.data is not None:
-                self._keep(_reals_of(tensor), name)
+                self._keep(reals_of(tensor), name)
             self._reals[number] = name
         return self._reals[number]
 
@@ -97,9 +98,26 @@ class Writer:
         for number, integers in rounded.items():
             self._reals[number] = self._dequantized(self.model.tensors[number], self._names[number], integers)
 
+    def state(self, number: int, wish: str) -> str:
+        """A port of reals for a tensor that is kept from call to call, and its name."""
+        tensor, port = self.model.tensors[number], self.fresh(wish)
+        if tensor.type != "float32" and not _is_quantized(tensor):
+            raise Unsupported(f"a variable of {tensor.type}", hint="reals, or quantized ones")
+        self._states[number] = self._reals[number] = port
+        if _is_quantized(tensor):
+            integers = self.fresh(f"{port}.quantized")
+            self.nodes.append(helper.make_node("QuantizeLinear", [port, *self._grid(tensor)], [integers], integers))
+            self._reals[number] = self._dequantized(tensor, port, integers)
+        return port
+
+    def share(self, number: int, other: int) -> None:
+        """Makes a tensor the same as another one."""
+        self._reals[number] = self.real(other)
+
     def refuse(self, operator: Operator, error: Unsupported) -> None:
         """Leaves the operator in the graph, for the importer to name."""
-        inputs = ["" if number == ABSENT else self.real(number) for number in operator.inputs]
+        numbers = [number for number in operator.inputs if self.model.tensors[number].type != "resource"]
+        inputs = ["" if number == ABSENT else self.real(number) for number in numbers]
         outputs = [self._names[number] for number in operator.outputs]
         reason = f"{error.message}\n{error.hint}"
         self.nodes.append(
@@ -117,12 +135,14 @@ class Writer:
                 ends[number] = self.fresh(f"{name}.output")
                 self.nodes.append(helper.make_node("Identity", [source], [ends[number]], ends[number]))
         inputs = [self._port(number, self._names[number]) for number in self.model.inputs]
+        inputs += [self._port(number, name, TensorProto.FLOAT) for number, name in self._states.items()]
         outputs = [self._port(number, ends[number]) for number in self.model.outputs]
         return helper.make_graph(self.nodes, self.model.name, inputs, outputs, self.initializers)
 
-    def _port(self, number: int, name: str) -> onnx.ValueInfoProto:
+    def _port(self, number: int, name: str, element: int | None = None) -> onnx.ValueInfoProto:
         tensor = self.model.tensors[number]
-        element = _ELEMENTS.get(tensor.type, TensorProto.UNDEFINED)
+        if element is None:
+            element = _ELEMENTS.get(tensor.type, TensorProto.UNDEFINED)
         return helper.make_tensor_value_info(name, element, [None if size < 0 else size for size in tensor.shape])
 
     def _keep(self, data: np.ndarray, name: str) -> None:
@@ -284,7 +304,7 @@ def _is_quantized(tensor: Tensor) -> bool:
     return tensor.grid is not None and tensor.type in QUANTIZED
 
 
-def _reals_of(tensor: Tensor) -> np.ndarray:
+def reals_of(tensor: Tensor) -> np.ndarray:
     assert tensor.data is not None
     data, grid = tensor.data, tensor.grid
     if isinstance(grid, Grid) and data.dtype.kind in "iu":

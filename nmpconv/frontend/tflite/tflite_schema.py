@@ -44,6 +44,7 @@ _TABLES = {
     "ArgMaxOptions": "output_type:byte",
     "ArgMinOptions": "output_type:byte",
     "BatchMatMulOptions": "adj_x:bool adj_y:bool",
+    "CallOnceOptions": "init_subgraph_index:int",
     "CastOptions": "in_data_type:byte out_data_type:byte",
     "ConcatenationOptions": "axis:int fused_activation_function:byte",
     "Conv2DOptions": "padding:byte stride_w:int stride_h:int fused_activation_function:byte dilation_w_factor:int=1 "
@@ -83,6 +84,7 @@ _TABLES = {
     "UnidirectionalSequenceLSTMOptions": "fused_activation_function:byte cell_clip:float proj_clip:float "
     "time_major:bool",
     "UnpackOptions": "num:int axis:int",
+    "VarHandleOptions": "container:string shared_name:string",
 }
 TABLES: dict[str, dict[str, TableField]] = {name: dict(_fields(text)) for name, text in _TABLES.items()}
 
@@ -97,7 +99,7 @@ OPTIONS = {
     **{58: "FakeQuantOptions", 59: "PackOptions", 61: "OneHotOptions", 64: "UnpackOptions"},
     **{71: "UnidirectionalSequenceLSTMOptions", 74: "ResizeNearestNeighborOptions", 75: "LeakyReluOptions"},
     **{77: "MirrorPadOptions", 79: "SplitVOptions", 94: "DepthToSpaceOptions", 101: "BatchMatMulOptions"},
-    **{102: "CumsumOptions", 116: "GeluOptions"},
+    **{102: "CumsumOptions", 103: "CallOnceOptions", 111: "VarHandleOptions", 116: "GeluOptions"},
 }
 
 TYPES = (  # of elements, by number

@@ -20,7 +20,7 @@ FORM = "OUTPUT=INPUT"
 
 def checked(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
     """Maps each input that is a state to the output that it takes over. graph: of any stage, with the model's inputs
-    and outputs; texts: 'output=input' each.
+    and outputs; texts: 'output=input' each. The model's own variables are states, too, where they are none by a text.
 
     Raises UsageError for what is none of them, for one that comes twice, and for shapes that differ.
     """
@@ -42,6 +42,9 @@ def checked(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
                 f"{output!r} is {list(shapes[0])}, {name!r} is {list(shapes[1])}", where="--state", hint="one shape"
             )
         states[name] = output
+    for name, output in graph.variables.items():
+        if name in graph.inputs and output in graph.outputs and output not in states.values():
+            states.setdefault(name, output)
     if states and len(states) == len(graph.inputs):
         raise UsageError("all inputs are states, so nothing is fed", where="--state", hint="leave one out")
     return states
