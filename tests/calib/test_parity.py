@@ -140,6 +140,14 @@ JUMPS = (
 )
 
 
+def test_a_spectrum_of_a_length_with_a_large_prime_factor(tmp_path: Path) -> None:
+    """onnxruntime's own has 89 dB in float32."""
+    build("(float[1,309,1] x) => (y) <int64 a = {1}> { y = DFT(x, , a) }", 20, tmp_path / "m.onnx")
+    graph = passed(tmp_path / "m.onnx")
+    feed = {"x": np.random.default_rng(0).normal(0, 1, (1, 309, 1)).astype(np.float32)}
+    assert parity.compare(lambda: original(read(tmp_path / "m.onnx"), graph), graph, [(feed, feed)]).db > 100
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 9])
 def test_lrn_with_a_large_number_beside_small_ones(tmp_path: Path, size: int) -> None:
     """onnxruntime's own has 81.8 dB with size 3: the square of 80 is rounded into the sums of the channels after it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fuzz_models import arrange, images, patterns, pointwise
+from fuzz_models import arrange, images, patterns, pointwise, seldom
 from fuzz_models.case import Case
 from fuzz_models.net import Net
 
@@ -12,9 +12,9 @@ STEPS = 10
 TRIES = 4  # times as many steps are tried
 OUTPUTS = 3
 
-ANY = (*pointwise.STEPS, *arrange.STEPS, *patterns.ANY)
+ANY = (*pointwise.STEPS, *arrange.STEPS, *patterns.ANY, *seldom.STEPS)
 LINES = (*images.LINES, *patterns.PLANES) * 2
-IMAGES = (*images.IMAGES, *patterns.IMAGES, *arrange.IMAGES) * 2
+IMAGES = (*images.IMAGES, *patterns.IMAGES, *arrange.IMAGES, *seldom.IMAGES) * 2
 SHAPES: dict[int, list[tuple[int, ...]]] = {
     1: [(1,), (5,)],
     2: [(1, 4), (1, 12)],
