@@ -87,6 +87,14 @@ def one_layer(bias: np.ndarray) -> onnx.ModelProto:
     )
 
 
+def test_the_last_layer_has_finer_sums(tmp_path: Path) -> None:
+    """A Transpose to the model's layout stands between it and the grid of the output."""
+    model, samples = one_layer(np.random.default_rng(5).normal(0, 1, 8)), pictures(32, seed=9)
+    fine = steps_apart(model, made(model, tmp_path, pictures(32), **FINE), samples)
+    assert np.abs(fine).max() <= 1
+    assert np.mean(fine == 0) > 0.99
+
+
 def two_grids(step: float, kind: str, zero: int, between: str) -> onnx.ModelProto:
     """Two layers; what is between them goes from a grid of 2^-4 to another one. between: an operator, or none."""
     rng = np.random.default_rng(4)

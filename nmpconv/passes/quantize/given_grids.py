@@ -112,6 +112,7 @@ def holds_pixels(grid: Given, how: Preprocess) -> bool:
 def _with_fine_sums(model: Kept) -> Kept:
     """Case 6. Returns the choices for the finer sums alone."""
     graph, rows = model.graph, model.choices.tensors
+    grids = _moved(graph)  # a Transpose may stand between a layer and its grid
     nodes: list[Node] = []
     results: dict[str, str] = {}
     fine: dict[str, Row] = {}
@@ -119,13 +120,13 @@ def _with_fine_sums(model: Kept) -> Kept:
         out, row = node.outputs[0], rows.get(node.outputs[0], {})
         if (
             node.op not in WEIGHTED
-            or out not in graph.given
+            or out not in grids
             or "exponent" not in row
             or _are_whole(graph, node, row["exponent"].value)
         ):
             nodes.append(node)
             continue
-        name, finer = f"{node.name}.sum", _finer(graph, out, row["exponent"].value)
+        name, finer = f"{node.name}.sum", _finer(grids[out], graph[out].origin, row["exponent"].value)
         results[name] = out
         fine[name] = {
             "bits": Said(16, GIVEN, exact=False),
@@ -139,9 +140,8 @@ def _with_fine_sums(model: Kept) -> Kept:
     return Kept(graph, stats, {**model.bits, **dict.fromkeys(results, 16)}, Choices(fine))
 
 
-def _finer(graph: Graph, name: str, exponent: int) -> int:
+def _finer(grid: Given, origin: float, exponent: int) -> int:
     """By how many bits 16 of them hold finer steps than a tensor's, from end to end of its grid in the model."""
-    grid, origin = graph.given[name], graph[name].origin
     far = max(abs(grid.min - origin), abs(grid.max - origin))
     return min(max(15 - math.ceil(math.log2(far) - exponent - SAME), 0), FINER_MOST)
 
