@@ -381,3 +381,14 @@ def test_channels_of_one_unit_have_one_grid() -> None:
     x = rng.uniform(0, 1, size=(SAMPLES, 1, 4, 24)).astype(np.float32)
     net: Net = load(converted(build(IMU, 17), {"": x[:, 0]}, "8"))
     assert net.inputs[0].shifts is None
+
+
+@pytest.mark.parametrize("first", ["k, x", "x, k"])
+def test_a_maximum_with_something_else_is_no_mean(first: str) -> None:
+    """It passes no channels on, in whatever order its operands are."""
+    text = f"""(float[1,4,6,1] x) => (float[1,4,6,1] y) <float[4] s, float[4] b, float[1,4,1,1] k = {{0,0,0,0}}> {{
+        m = Max({first})
+        y = InstanceNormalization(m, s, b)
+    }}"""
+    x = np.random.default_rng(0).uniform(0, 1, (SAMPLES, 4, 6, 1)).astype(np.float32)
+    assert load(converted(build(text, 17), {"": x}, "8")).inputs[0].shifts is None

@@ -160,6 +160,8 @@ def _passed_on(graph: Graph, node: Node, places: Mapping[str, np.ndarray]) -> np
     if op.places is not None or op.origins(node.params, graph.ins(node), out) is not Origins.ALIKE:
         return None
     if op.grid != "same":  # means
+        if not all(name in places for name in node.inputs):
+            return None
         own, sources = _by_channel(places[node.inputs[0]]), op.factors(node.params, graph.ins(node), out)
         return None if own is None or sources is None else np.broadcast_to(own[sources[0]], out.shape)
     quant = Quant(16, (0,), INT_MIN[16], INT_MAX[16])
