@@ -127,12 +127,10 @@ def converted(
     path = folder / f"{net}-{setting}{'' if zero_points else '-plain'}.nmp"
     if not (reuse and path.is_file()):
         about = json.loads((zoo / "zoo.json").read_text())[name]
-        bits, widths = SETTINGS["strict" if setting == MAX_RAM else setting]
         with tempfile.TemporaryDirectory() as data:
             source = split(zoo, name, about, Path(data))
             options = Options(
-                bits=bits,
-                widths=widths,
+                **SETTINGS["strict" if setting == MAX_RAM else setting],
                 preprocess=source.preprocess,
                 zero_points=zero_points,
                 max_ram=MAX_RAM_BYTES if setting == MAX_RAM else None,

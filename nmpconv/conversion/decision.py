@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from nmpconv.conversion import cheap_promotions, file_contents, mixed_precision, ram_plan
+from nmpconv.conversion import cheap_promotions, costly_widths, file_contents, mixed_precision, ram_plan
 from nmpconv.conversion.calibration import FAST_IMAGES, Calibrated
 from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, ValidationSet, widened
 from nmpconv.conversion.context import Context
@@ -45,6 +45,19 @@ class Decision:
     front: tuple[Candidate, ...] = ()
 
 
+def limit_costs(context: Context, calibrated: Calibrated) -> Calibrated:
+    """Takes 16 bits from tensors that nobody asked them for, where they cost much on a microcontroller."""
+    fitter, note = affordable(context.options, calibrated.fitter)
+    return replace(calibrated, fitter=fitter, narrowed=note)
+
+
+def affordable(options: Options, fitter: Fitter) -> tuple[Fitter, str]:
+    """Returns what `costly_widths` makes of a fitter, where it is for these options to decide."""
+    if options.bits != "8" or options.widths != "default" or options.faithful:
+        return fitter, ""
+    return costly_widths.run(fitter, finisher(replace(options, max_ram=None, ram=None, drop_channels=False)), options.target)
+
+
 def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
     """Takes the recipe that is best on validation images; with --fast the only one."""
     fitter, fast = calibrated.fitter, context.options.fast
@@ -54,12 +67,13 @@ def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
     )
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
     fitter = fitter if recipe.zero_points else fitter.without_zero_points()
+    notes = (calibrated.narrowed, *notes) if calibrated.narrowed else notes
     return Decision(fitter, recipe, prepared, score, notes, _third(calibrated))
 
 
 def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: Decision) -> Decision:
-    """Gives 16 bits to tensors where they cost next to nothing; unless widths are strict, budgets are given, or one
-    conversion is to be enough."""
+    """Gives 16 bits to tensors where they cost next to nothing; unless widths are strict, budgets are given, one
+    conversion is to be enough, or the model costs all that it may already."""
     options, images = context.options, calibrated.fitter.images
     if (
         options.bits != "8"
@@ -67,6 +81,7 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
         or options.faithful
         or options.fast
         or options.budget
+        or calibrated.narrowed
         or len(images) < HELD_OUT
     ):
         return decision

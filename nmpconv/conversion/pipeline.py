@@ -27,7 +27,7 @@ from nmpconv.conversion import (
 from nmpconv.conversion.calibration import Calibrated, calibrate, front_end, import_model, import_without_data
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
-from nmpconv.conversion.decision import Decision, choose_recipe, promote_cheap_tensors, search_widths
+from nmpconv.conversion.decision import Decision, choose_recipe, limit_costs, promote_cheap_tensors, search_widths
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import HELD_OUT, Fitter, Recipe
 from nmpconv.conversion.report import Report, measure
@@ -95,6 +95,7 @@ def fit(context: Context, data: Mapping[str, Data] | None) -> Fitted:
         calibrated = calibrate(context, imported)
         context.measure(calibrated.size)
         calibrated.check()  # a wrong import is reported before the work
+        calibrated = limit_costs(context, calibrated)
         decision = choose_recipe(context, calibrated)
         decision = promote_cheap_tensors(context, calibrated, decision)
         decision = search_widths(context, calibrated, decision)
@@ -244,7 +245,7 @@ def planned_without_data(context: Context) -> Graph:
     if options.faithful:
         graph, stats, bits, own = given_grids.run(graph, stats, bits, options.bits == "a16w8")
     choices = context.recipe_file.choices(graph).over(own).widths()
-    fitter = Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices)
+    fitter = decisions.affordable(options, Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices))[0]
     integer = fitter.quantize(fitter.prepare(UNFITTED.equalize, [], trace), UNFITTED.gptq, trace)
     step = decisions.one_step(integer, options, trace)
     return ram_plan.planned(step, options.max_ram, options.target, trace, options.memories)

@@ -137,6 +137,14 @@ class Fitter:
         """The same where these are not to be decided."""
         return self._but(choices=choices)
 
+    def with_bits(self, bits: Mapping[str, int]) -> Fitter:
+        """The same with these widths of the activations; nothing that was made of the others is known to it."""
+        return self._but(bits=bits, _memo=Memo())
+
+    def without_images(self) -> Fitter:
+        """The same, fitted to nothing."""
+        return self._but(images=[], _memo=Memo())
+
     def _but(self, **changed: Any) -> Fitter:
         other = copy(self)
         vars(other).update(changed)

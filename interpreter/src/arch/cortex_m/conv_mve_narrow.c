@@ -108,7 +108,9 @@ ROW_8X8(row_bias16_y16, DOTS_ANY, BIAS_16, Y_16)
 ROW_8X8(row_bias32_y8, DOTS_ANY, BIAS_32, Y_8)
 ROW_8X8(row_bias32_y16, DOTS_ANY, BIAS_32, Y_16)
 ROW_8X8(row_64_bias8_y8, DOTS_64S, BIAS_8, Y_8)
+ROW_8X8(row_64_bias8_y16, DOTS_64S, BIAS_8, Y_16)
 ROW_8X8(row_64_bias16_y8, DOTS_64S, BIAS_16, Y_8)
+ROW_8X8(row_64_bias16_y16, DOTS_64S, BIAS_16, Y_16)
 #if NMP_CONV_ADD
 ROW_ADD(row_add_bias8, DOTS_ANY, BIAS_8)
 ROW_ADD(row_add_bias16, DOTS_ANY, BIAS_16)
@@ -121,7 +123,9 @@ ROW_ADD(row_64_add_bias16, DOTS_64S, BIAS_16)
 static row_fn *row_of(const nmp_conv *c, int in_64s) {
   static row_fn *const any[3][2] = {
       {row_bias8_y8, row_bias8_y16}, {row_bias16_y8, row_bias16_y16}, {row_bias32_y8, row_bias32_y16}};
-  static row_fn *const fast[2] = {row_64_bias8_y8, row_64_bias16_y8}; /* many products of a common kind */
+  static row_fn *const fast[2][2] = {/* many products of a common kind */
+                                     {row_64_bias8_y8, row_64_bias8_y16},
+                                     {row_64_bias16_y8, row_64_bias16_y16}};
   const size_t bias = c->bias_bits / 16;
 #if NMP_CONV_ADD
   static row_fn *const add[3] = {row_add_bias8, row_add_bias16, row_add_bias32};
@@ -130,13 +134,13 @@ static row_fn *row_of(const nmp_conv *c, int in_64s) {
     return in_64s ? fast_add[bias] : add[bias];
   }
 #endif
-  return in_64s ? fast[bias] : any[bias][nmp_y_wide(c)];
+  return in_64s ? fast[bias][nmp_y_wide(c)] : any[bias][nmp_y_wide(c)];
 }
 
 static layer layer_of(const nmp_conv *c, size_t first, size_t fours) {
   const size_t k = c->k, bias = c->bias_bits / 16;
   const int8_t *w = (const int8_t *)c->w + first * k;
-  const int in_64s = k % 64 == 0 && bias < 2 && !nmp_y_wide(c);
+  const int in_64s = k % 64 == 0 && bias < 2;
   return (layer){.row = row_of(c, in_64s),
                  .w = {w, w + k, w + 2 * k, w + 3 * k},
                  .hop = 4 * k - (k + 15) / 16 * 16,

@@ -1,0 +1,114 @@
+"""Tensors that get no 16 bits unasked, as these would cost too much on some microcontroller.
+
+1. With the default widths a model takes at most MOST times the instructions of `--strict` on each target, as
+   `runtime.costs` estimates them. Most models do: a look at the work tells it of them.
+2. Of others the grids that `--strict` makes int8 are put in order: first inputs, as samples that calibration did not
+   see may reach further; then those that make at least SHARE of the noise at the heads at 8 bits, by that share divided
+   by the work that 16 bits add. Without samples they are all of these, by the work alone.
+3. As many of them stay int16 as fit, in this order. One that does not fit is left out, and the next ones are looked at,
+   ROUNDS times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nmpconv.calib.noise_budget import budget
+from nmpconv.calib.observers import OutOfRange
+from nmpconv.conversion.candidates import assumed, work
+from nmpconv.conversion.quantizer import Fitter, heads
+from nmpconv.file.writer import to_bytes
+from nmpconv.graph.trace import Trace
+from nmpconv.ir import Graph
+from nmpconv.passes.quantize.shared_grids import grid_groups
+from nmpconv.passes.quantize.widths import activation_bits
+from nmpconv.runtime import costs
+from nmpconv.runtime.targets import MICROCONTROLLERS
+
+MOST = 1.25  # times the instructions of --strict: 1.3 less the error of the estimates
+WORK = 1.05  # times the work of --strict, up to which no target's instructions are looked at
+SHARE = 0.1  # of the noise at the heads
+ROUNDS = 4
+
+
+def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) -> tuple[Fitter, str]:
+    """The fitter with fewer int16 tensors, and a note; the same one and "" where the rule holds as it is.
+
+    finish: the planned graph of an integer one. target: the only one that counts, where that is a microcontroller.
+    """
+    groups = _unasked(fitter)
+    lean = _narrowed(fitter, groups)
+    least = work(assumed(lean, ()))
+    if not groups or work(assumed(fitter, ())) <= WORK * least:
+        return fitter, ""
+    targets = (target,) if target in MICROCONTROLLERS else MICROCONTROLLERS
+
+    def instructions(candidate: Fitter) -> list[int]:
+        """Estimates of each target; the integers are fitted to nothing."""
+        plain = candidate.without_images()
+        integer = plain.quantize(plain.prepare("none", [], Trace()), False, Trace())
+        data = to_bytes(finish(integer), {})
+        return [sum(costs.estimated(data, target)) for target in targets]
+
+    try:
+        limits = [MOST * count for count in instructions(lean)]
+    except OutOfRange:  # 8 bits do not hold what was seen
+        return fitter, ""
+
+    def fits(wide: Sequence[Sequence[str]]) -> bool:
+        counts = instructions(_narrowed(fitter, [group for group in groups if group not in wide]))
+        return all(count <= limit for count, limit in zip(counts, limits, strict=True))
+
+    if fits(groups):
+        return fitter, ""
+    wide = _affordable(_in_order(lean, groups, least), fits)
+    narrow = [group for group in groups if group not in wide]
+    names = ", ".join(group[0] for group in narrow)
+    note = f"8 bits for {names}: with 16 a microcontroller takes over {MOST:g} times the instructions of --strict"
+    return _narrowed(fitter, narrow), note
+
+
+def _unasked(fitter: Fitter) -> list[list[str]]:
+    """Grids that have 16 bits and 8 with `--strict`, and that no recipe names."""
+    strict, named = activation_bits(fitter.graph, "8", "strict"), fitter.choices.tensors
+    return [
+        list(group)
+        for group in grid_groups(fitter.graph)
+        if any(fitter.bits[name] > strict[name] for name in group)
+        and not any("bits" in named.get(name, {}) for name in group)
+    ]
+
+
+def _narrowed(fitter: Fitter, groups: Sequence[Sequence[str]]) -> Fitter:
+    return fitter.with_bits({**fitter.bits, **{name: 8 for group in groups for name in group}})
+
+
+def _in_order(lean: Fitter, groups: Sequence[list[str]], least: int) -> list[list[str]]:
+    """Case 2. least: work of the lean one."""
+    inputs = [group for group in groups if not set(lean.graph.inputs).isdisjoint(group)]
+    others = [group for group in groups if group not in inputs]
+    shares = {group[0]: 1.0 for group in others}
+    if len(lean.images):
+        ranged = lean.without_images().prepare("none", [], Trace()).ranged
+        noise = budget(ranged, groups, heads(lean.graph), lean.images, asked=list(shares), least=SHARE)
+        shares = {name: share for name, share in noise.shares.items() if share >= SHARE}
+
+    def price(group: Sequence[str]) -> float:
+        return (work(assumed(lean, group)) - least) / shares.get(group[0], 1.0)
+
+    loud = [group for group in others if group[0] in shares]
+    return [*sorted(inputs, key=price), *sorted(loud, key=price)]
+
+
+def _affordable(order: Sequence[list[str]], fits: Callable[[Sequence[list[str]]], bool]) -> list[list[str]]:
+    """Case 3. order: of the grids, which do not fit all together."""
+    wide, rest = list[list[str]](), list(order)
+    for _ in range(ROUNDS):
+        if not rest or fits([*wide, *rest]):
+            return [*wide, *rest]
+        low, high = 0, len(rest)  # so many fit; so many do not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits([*wide, *rest[:middle]]) else (low, middle)
+        wide, rest = [*wide, *rest[:low]], rest[low + 1 :]
+    return wide

@@ -1,0 +1,109 @@
+"""16 bits unasked in nets of vectors: no target takes more than 1.3 times the instructions of --strict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_net import Net
+
+from nmpconv.base.progress import silent
+from nmpconv.conversion import costly_widths
+from nmpconv.conversion.options import Options
+from nmpconv.conversion.pipeline import Result, convert, plan
+from nmpconv.file.reader import read
+from nmpconv.runtime import costs
+from nmpconv.runtime.targets import MICROCONTROLLERS
+
+
+def dense(net: Net, x: str, outputs: int, *, relu: bool = True) -> str:
+    inputs = net.shape(x)[1]
+    y = net.add("Gemm", x, net.weights(inputs, outputs, spread=(2 / inputs) ** 0.5), net.weights(outputs, spread=0.2))
+    return net.add("Relu", y) if relu else y
+
+
+def autoencoder(path: Path, *sizes: int) -> int:
+    """sizes: of the input and of each layer's output."""
+    net, x = Net((1, sizes[0])), "x"
+    for i, size in enumerate(sizes[1:]):
+        x = dense(net, x, size, relu=i < len(sizes) - 2)
+    net.save(path, x)
+    return sizes[0]
+
+
+def with_heads(path: Path) -> int:
+    net = Net((1, 320))
+    trunk = dense(net, dense(net, "x", 160), 96)
+    heads = [dense(net, dense(net, trunk, 64), 12, relu=False), dense(net, trunk, 200, relu=False)]
+    net.save(path, *heads, net.add("Sigmoid", dense(net, trunk, 5, relu=False)))
+    return 320
+
+
+NETS: dict[str, Callable[[Path], int]] = {
+    "deep": lambda path: autoencoder(path, 400, 96, 96, 96, 12, 96, 96, 96, 400),
+    "odd": lambda path: autoencoder(path, 129, 77, 33, 77, 129),
+    "one layer": lambda path: autoencoder(path, 512, 512),
+    "heads": with_heads,
+}
+
+
+def converted(tmp_path: Path, make: Callable[[Path], int], **options: object) -> Result:
+    size = make(tmp_path / "net.onnx")
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(0, 1, (12, size)).astype(np.float32))
+    chosen = Options(bits="8", fast=True, **options)  # type: ignore[arg-type]
+    return convert(tmp_path / "net.onnx", {"": tmp_path / "x.npy"}, chosen, silent)
+
+
+def times(default: bytes, strict: bytes) -> dict[str, float]:
+    """Estimated instructions on each target, by those of --strict."""
+    return {
+        target: sum(costs.estimated(default, target)) / sum(costs.estimated(strict, target))
+        for target in MICROCONTROLLERS
+    }
+
+
+@pytest.mark.parametrize("make", NETS.values(), ids=list(NETS))
+def test_no_target_takes_more(tmp_path: Path, make: Callable[[Path], int]) -> None:
+    result, strict = converted(tmp_path, make), converted(tmp_path, make, widths="strict")
+    assert max(times(result.data, strict.data).values()) <= 1.3
+    assert any(note.startswith("8 bits for ") for note in result.report.notes)
+
+
+def test_the_limit_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strict = converted(tmp_path, NETS["heads"], widths="strict")
+    monkeypatch.setattr(costly_widths, "MOST", 9.0)
+    assert max(times(converted(tmp_path, NETS["heads"]).data, strict.data).values()) > 1.3
+
+
+def test_of_a_target_alone(tmp_path: Path) -> None:
+    result = converted(tmp_path, NETS["deep"], target="cortex-m3")
+    assert not any(note.startswith("8 bits for ") for note in result.report.notes)
+    assert {tensor.dtype for tensor in read(result.data).tensors if tensor.data is None} == {"int16"}
+
+
+def test_inputs_stay_where_they_can(tmp_path: Path) -> None:
+    """A first layer that is little of the work leaves the input its range."""
+    model = read(converted(tmp_path, lambda path: autoencoder(path, 40, 256, 256, 8)).data)
+    assert model.tensors[model.inputs[0].tensor].dtype == "int16"
+
+
+def test_the_loudest_stay(tmp_path: Path) -> None:
+    """An output far from 0 has a coarse grid at 8 bits, which makes most of the noise."""
+
+    def far(path: Path) -> int:
+        net = Net((1, 200))
+        x = dense(net, dense(net, dense(net, "x", 200), 200), 40, relu=False)
+        net.save(path, net.add("Add", x, net.const(np.asarray(100, np.float32))))
+        return 200
+
+    model = read(converted(tmp_path, far).data)
+    assert model.tensors[model.outputs[0].tensor].dtype == "int16"
+    assert {model.tensors[op.outputs[0]].dtype for op in model.ops[:-1]} == {"int8"}
+
+
+def test_sizes_without_data_hold_it(tmp_path: Path) -> None:
+    NETS["deep"](tmp_path / "net.onnx")
+    default, strict = (plan(tmp_path / "net.onnx", Options(bits="8", widths=w)).data for w in ("default", "strict"))
+    assert max(times(default, strict).values()) <= 1.3
