@@ -1,4 +1,4 @@
-"""Programs on simulated boards that end by saying how many of their cases differ."""
+"""Programs on simulated boards: their compilers, and what they print until they say how many cases differ."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from pathlib import Path
 from nmpconv.device.simulator import MACHINES
 
 SECONDS = 120
+BOARDS = Path(__file__).resolve().parent.parent / "interpreter" / "firmware" / "boards"
+
+
+def board_compiler(board: str) -> str:
+    """Name of the program that compiles for a board."""
+    return (BOARDS / board / "board.mk").read_text().partition("CROSS := ")[2].split()[0] + "gcc"
 
 
 def output(board: str, program: Path, *options: str) -> str:

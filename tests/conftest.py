@@ -22,9 +22,11 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import json_schemas
 import onnxruntime
 import pytest
+from board_programs import board_compiler
 from c_core import C99, PORTABLE, SANITIZE, WARNINGS, Library, Once, compiled, library
 
 from nmpconv.cli import console
+from nmpconv.device import simulator
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "samples" / "gate"), str(ROOT / "tests" / "entry_points")]  # a custom op, as if installed
@@ -188,8 +190,9 @@ def firmware(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[
     """firmware(board): what runs on a board, with all ops; firmware(board, ops): with these."""
 
     def build(board: str, ops: str = "") -> Path:
-        need_tool("riscv64-unknown-elf-gcc" if board == "rv32" else "arm-none-eabi-gcc")
-        need_tool("qemu-system-riscv32" if board == "rv32" else "qemu-system-arm")
+        need_tool(board_compiler(board))
+        if board in simulator.MACHINES:
+            need_tool(simulator.MACHINES[board].program)
         name = f"{board}-few" if ops else board
 
         def make(out: Path) -> None:

@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 #if defined(NMP_RVV)
 #include "arch/rvv/level.h"
-#elif defined(__riscv)
+#elif defined(__riscv) || defined(__XTENSA__)
 #include "arch/plain32/level.h"
 #elif defined(__arm__)
 #include "arch/cortex_m/level.h"

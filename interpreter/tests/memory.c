@@ -67,6 +67,12 @@ static void guard(uint32_t slot, const uint8_t *first) {
     __asm volatile("csrs pmpcfg1, %0" : : "r"(locked));
   }
 }
+#else
+/* An Xtensa lx106 protects no less than 512 MB: reads beyond an end are found on the other boards. */
+static void guard(uint32_t slot, const uint8_t *page) {
+  (void)slot;
+  (void)page;
+}
 #endif
 
 void *tail(int slot, size_t bytes) {

@@ -63,8 +63,8 @@ class Calibrated:
     """A float graph with statistics, before a recipe is chosen.
 
     samples, feeds: see `Imported`. check: compares the graph with the ONNX model, once (`import_check.compared`).
-    fitter: quantizes the graph, with the images that biases and rounding are fitted on. narrowed: a note on the tensors that
-    got no 16 bits because of what they cost; "" where there are none.
+    fitter: quantizes the graph, with the images that biases and rounding are fitted on. narrowed: a note on the tensors
+    that got no 16 bits because of what they cost; "" where there are none.
     """
 
     samples: Mapping[str, Samples]

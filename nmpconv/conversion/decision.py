@@ -55,7 +55,8 @@ def affordable(options: Options, fitter: Fitter) -> tuple[Fitter, str]:
     """Returns what `costly_widths` makes of a fitter, where it is for these options to decide."""
     if options.bits != "8" or options.widths != "default" or options.faithful:
         return fitter, ""
-    return costly_widths.run(fitter, finisher(replace(options, max_ram=None, ram=None, drop_channels=False)), options.target)
+    finish = finisher(replace(options, max_ram=None, ram=None, drop_channels=False))
+    return costly_widths.run(fitter, finish, options.target)
 
 
 def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:

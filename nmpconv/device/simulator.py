@@ -51,6 +51,7 @@ MACHINES = {
     # No machine of QEMU has a Cortex-M0+ and room for a model: a Cortex-M3 runs its code, too.
     "mps2-an385-m0plus": Machine(ARM[0], ("-M", "mps2-an385"), ARM[1], 6, ARM_MODELS["mps2-an385"]),
     "rv32": Machine("qemu-system-riscv32", ("-M", "virt", "-bios", "none"), "qemu-system-misc", 0, 0x80800000),
+    "lx60": Machine("qemu-system-xtensa", ("-M", "lx60", "-cpu", "lx106"), "qemu-system-misc", 8, 0x60800000),
 }
 # The board whose instructions are those of a target (`nmpconv.runtime.targets`).
 COUNTED_ON = {

@@ -370,7 +370,10 @@ def test_missing_qemu_is_named(here: Path, monkeypatch: pytest.MonkeyPatch, caps
 
 @pytest.mark.parametrize(
     "board",
-    ["mps2-an386", *(pytest.param(board, marks=pytest.mark.slow) for board in ("mps2-an500", "mps3-an547", "rv32"))],
+    [
+        "mps2-an386",
+        *(pytest.param(board, marks=pytest.mark.slow) for board in ("mps2-an500", "mps3-an547", "rv32", "lx60")),
+    ],
 )
 def test_simulated_board(here: Path, monkeypatch, capsys, firmware: Callable[..., Path], board: str) -> None:
     folder = firmware(board).parent

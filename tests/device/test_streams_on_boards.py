@@ -47,7 +47,7 @@ def converted(kind: str, bits: str) -> tuple[nmpconv.Converted, np.ndarray]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["mps2-an386", "mps2-an500", "mps3-an547", "rv32"])
+@pytest.mark.parametrize("board", ["mps2-an386", "mps2-an500", "mps3-an547", "rv32", "lx60"])
 def test_every_call(board: str, firmware: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = firmware(board).parent
     monkeypatch.setattr(simulator, "_folders", lambda: [folder])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from board_programs import output
+from board_programs import board_compiler, output
 
 from nmpconv.device.simulator import MACHINES
 
@@ -19,6 +19,7 @@ LEVELS = {
     "mps2-an500": "dsp",
     "mps3-an547": "mve",
     "rv32": "plain32",
+    "lx60": "plain32",
 }
 
 
@@ -27,7 +28,7 @@ LEVELS = {
 def test_every_level_of_a_board_is_portable(
     board: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
-    need_tool("riscv64-unknown-elf-gcc" if board == "rv32" else "arm-none-eabi-gcc")
+    need_tool(board_compiler(board))
     need_tool(MACHINES[board].program)
     folder = root / "interpreter"
     make = ["make", "-s", "-C", folder / "firmware", f"BOARD={board}", f"OUT={tmp_path}", f"NAME={board}"]

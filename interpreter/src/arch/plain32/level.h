@@ -1,4 +1,4 @@
-/* 32-bit registers without vectors or products of pairs: RISC-V, Cortex-M0, M0+ and M3. */
+/* 32-bit registers without vectors or products of pairs: RISC-V, Xtensa, Cortex-M0, M0+ and M3. */
 #ifndef NMP_ARCH_PLAIN32_LEVEL_H
 #define NMP_ARCH_PLAIN32_LEVEL_H
 
@@ -9,7 +9,7 @@
 nmp_conv_choose_fn nmp_conv_plain32_plan;
 #endif
 
-#if (defined(__riscv_xlen) && __riscv_xlen == 32 && !defined(NMP_RVV)) || \
+#if defined(__XTENSA__) || (defined(__riscv_xlen) && __riscv_xlen == 32 && !defined(NMP_RVV)) || \
     (defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M' && !defined(__ARM_FEATURE_DSP) && defined(__GNUC__))
 #define NMP_PLAIN32
 
