@@ -16,9 +16,9 @@ KB, MB = 1 << 10, 1 << 20
 class FlashBoard:
     """way: how its flash is written without other hardware. ids: of its drive: the Board-ID that it shows, or the
     beginning of it before a *, or four digits of an Mbed board; names: ends of a drive's name that say the same.
-    family: of its .uf2 files. flash, ram: addresses where a program and its data lie, begin and end. starts_in_ram:
-    its drive also takes a program for RAM, and starts it at its first address. chip: as esptool or pyOCD calls it;
-    chip_id: in images of esptool. boot: how to have it take a program.
+    family: of its .uf2 files. flash, ram: addresses where a program and its data lie, begin and end; code: those at
+    which code sees the RAM, where they are others. starts_in_ram: its boot ROM also takes a program for RAM. chip: as
+    esptool or pyOCD calls it; chip_id: in images of esptool. boot: how to have it take a program.
     """
 
     way: Way
@@ -27,6 +27,7 @@ class FlashBoard:
     family: int = 0
     flash: tuple[int, int] = (0, 0)
     ram: tuple[int, int] = (0, 0)
+    code: tuple[int, int] = (0, 0)
     starts_in_ram: bool = False
     chip: str = ""
     chip_id: int = 0
@@ -82,7 +83,15 @@ BOARDS: dict[str, FlashBoard] = {
         boot="plug in the connector of the ST-LINK",
     ),
     "esp32s3": FlashBoard("esptool", chip="esp32s3", chip_id=9, boot="hold BOOT, press RESET, release BOOT"),
-    "esp32c3": FlashBoard("esptool", chip="esp32c3", chip_id=5, boot="hold BOOT, press RESET, release BOOT"),
+    "esp32c3": FlashBoard(
+        "esptool",
+        ram=(0x3FC80000, 0x3FC80000 + 384 * KB),
+        code=(0x40380000, 0x40380000 + 384 * KB),
+        starts_in_ram=True,
+        chip="esp32c3",
+        chip_id=5,
+        boot="hold BOOT, press RESET, release BOOT",
+    ),
 }
 AUTO = "auto"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from nmpconv.device.boards import FlashBoard, Way
@@ -14,6 +15,9 @@ HEAD = struct.Struct("<8I")  # two magic numbers, flags, address, bytes, block, 
 MAGICS, LAST_MAGIC = (0x0A324655, 0x9E5D5157), 0x0AB16F30
 HAS_FAMILY, ABSOLUTE = 0x2000, 0xE48BFF57  # the family of blocks that a tool puts beside those of an RP2350
 ELF, PROGRAM, LOADED = b"\x7fELF\x01\x01", struct.Struct("<8I"), 1  # 32 bits, little-endian; a segment
+# Of Espressif's images: segments, how flash is read, entry, a pin, drivers of pins, chip, its versions, whether a hash
+# follows. Flash is read by two lines at 40 MHz and has 4 MB.
+ESP_HEAD, ESP_FLASH, NO_PIN, HASHED = struct.Struct("<4BIB3xHB2H4xB"), (2, 0x20), 0xEE, 1
 ESP, PARTITIONS, PARTITION = 0xE9, 0x8000, b"\xaa\x50"  # an image of Espressif; where its partition table is
 
 Segment = tuple[int, bytes]  # address, content
@@ -34,6 +38,10 @@ def content(path: Path, data: bytes, way: Way, name: str, board: FlashBoard | No
         binary = _flat(segments, board)
         _check_vectors(binary, board, name, where)
         return path.with_suffix(".bin").name, binary
+    if is_elf and board is not None and board.starts_in_ram:
+        segments = _segments(data, where)
+        _check_ram(segments, board, name, where)
+        return path.with_suffix(".bin").name, _esp(segments, data, board)
     if _is_uf2(data) != (way == "uf2") or is_elf:
         wanted = {"uf2": ".uf2 or ELF file", "mbed": ".bin or ELF file", "esptool": ".bin file of all partitions"}[way]
         kind = "an ELF file" if is_elf else "a .uf2 file" if _is_uf2(data) else "no .uf2 file"
@@ -125,14 +133,30 @@ def _segments(data: bytes, where: str) -> list[Segment]:
 
 def _check_places(segments: Sequence[Segment], board: FlashBoard, name: str, where: str, *, in_ram: bool) -> None:
     """All segments are loaded into the board's flash, or from the beginning of its RAM on."""
-    begin, end = board.ram if in_ram and segments[0][0] == board.ram[0] else board.flash
-    for address, part in segments:
-        if not begin <= address <= address + len(part) <= end:
+    place = board.ram if in_ram and segments[0][0] == board.ram[0] else board.flash
+    for segment in segments:
+        if not _lies_in(segment, place):
             raise InputError(
-                f"is for another board: it is loaded at {address:#010x}, and {name} has flash at "
+                f"is for another board: it is loaded at {segment[0]:#010x}, and {name} has flash at "
                 f"{board.flash[0]:#010x}..{board.flash[1]:#010x}",
                 where=where,
             )
+
+
+def _check_ram(segments: Sequence[Segment], board: FlashBoard, name: str, where: str) -> None:
+    """All segments are loaded into RAM, which code may see at other addresses than data."""
+    for segment in segments:
+        if not (_lies_in(segment, board.ram) or _lies_in(segment, board.code)):
+            raise InputError(
+                f"is for another board: it is loaded at {segment[0]:#010x}, and {name} has RAM at "
+                f"{board.ram[0]:#010x}..{board.ram[1]:#010x}",
+                where=where,
+            )
+
+
+def _lies_in(segment: Segment, place: tuple[int, int]) -> bool:
+    address, part = segment
+    return place[0] <= address <= address + len(part) <= place[1]
 
 
 def _flat(segments: Sequence[Segment], board: FlashBoard) -> bytes:
@@ -158,3 +182,17 @@ def _uf2(segments: Sequence[Segment], board: FlashBoard) -> bytes:
         head = HEAD.pack(*MAGICS, HAS_FAMILY, address, PAYLOAD, i, len(pages), board.family)
         blocks.append(head + page.ljust(PAYLOAD_ROOM, b"\0") + struct.pack("<I", LAST_MAGIC))
     return b"".join(blocks)
+
+
+def _esp(segments: Sequence[Segment], elf: bytes, board: FlashBoard) -> bytes:
+    """An image that the boot ROM of an Espressif chip loads into RAM from the beginning of the flash."""
+    (entry,) = struct.unpack_from("<I", elf, 24)
+    image = ESP_HEAD.pack(ESP, len(segments), *ESP_FLASH, entry, NO_PIN, board.chip_id, 0, 0, 0xFFFF, HASHED)
+    checksum = 0xEF
+    for address, part in segments:
+        padded = part + bytes(-len(part) % 4)
+        image += struct.pack("<2I", address, len(padded)) + padded
+        for byte in padded:
+            checksum ^= byte
+    image += bytes(15 - len(image) % 16) + bytes([checksum])
+    return image + sha256(image).digest()

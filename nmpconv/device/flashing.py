@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from io import BufferedReader
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from nmpconv.base.files import read_file
@@ -167,17 +168,17 @@ def _by_esptool(
 ) -> Flashed:
     if board.way != "esptool":
         raise UsageError(f"esptool does not know {name}", where="--by", hint="leave it out")
-    firmware_images.content(image, data, "esptool", name, board)
+    file, content = firmware_images.content(image, data, "esptool", name, board)
     _check_program("esptool")
     place = port or _port(name)
-    _run(
-        "esptool",
-        ["--chip", board.chip, "--port", place, "write-flash", "0x0", str(image)],
-        place,
-        board.boot,
-        progress,
-    )
-    return Flashed(name, "esptool", place, len(data))
+    with TemporaryDirectory() as folder:
+        path = image
+        if content is not data:
+            path = Path(folder) / file
+            path.write_bytes(content)
+        arguments = ["--chip", board.chip, "--port", place, "write-flash", "0x0", str(path)]
+        _run("esptool", arguments, place, board.boot, progress)
+    return Flashed(name, "esptool", place, len(content))
 
 
 def _port(name: str) -> str:

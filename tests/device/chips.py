@@ -4,6 +4,7 @@ chip would not do before its clock, reset or pin is set up is an error here."""
 from __future__ import annotations
 
 import struct
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,37 +18,29 @@ ERROR = -1  # instead of a byte: one with a wrong stop bit
 
 
 class Chip:
-    """A line to the firmware of a board, which runs while the line is read. cpu: as Unicorn calls it."""
+    """A line to the firmware of a board, which runs while the line is read."""
 
-    cpu, board, irq = "", "", 0
+    board = ""
 
     def __init__(self, elf: Path) -> None:
-        import unicorn
-        from unicorn import arm_const
-
         self.name, self.output, self.input = self.board, bytearray(), list[int]()
         self.set: dict[int, int] = {}  # registers, as they were written
         self.errors: list[str] = []
-        self._enabled, self._ticks = set[int](), 0
-        self._uc = uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
-        uc.ctl_set_cpu_model(getattr(arm_const, f"UC_CPU_ARM_CORTEX_{self.cpu}"))
-        self._sp, self._lr, self._pc = (getattr(arm_const, f"UC_ARM_REG_{name}") for name in ("SP", "LR", "PC"))
-        known = boards.BOARDS[self.board]
-        self._back = known.flash[1] - 4  # an address without code, where handlers return to
-        for begin, end in (known.flash, known.ram):
-            uc.mem_map(begin, end - begin)
-        for begin, size in (*PERIPHERALS, (SYSTEM, 0x100000)):
-            uc.mmio_map(begin, size, self._read, begin, self._write, begin)
-        self.vectors, entry = self.load(elf)
-        uc.reg_write(self._pc, entry)
+        self._ticks = 0
+        self._uc = self.started(elf)
         self._run()
 
-    def load(self, elf: Path) -> tuple[int, int]:
-        """Address of the vector table and of the first instruction; as after a reset, flash is at 0."""
-        for address, data in segments(elf.read_bytes()):
-            self._uc.mem_write(address, data)
-        self._uc.reg_write(self._sp, self.word(0))
-        return 0, self.word(4)
+    def started(self, elf: Path) -> Any:
+        """The processor with all its memory, before the program's first instruction."""
+        raise NotImplementedError
+
+    def interrupt(self) -> None:
+        """Runs the handler of the UART, or finds that it does not interrupt."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        """Until the program sleeps."""
+        raise NotImplementedError
 
     def word(self, address: int) -> int:
         return int.from_bytes(self._uc.mem_read(address, 4), "little")
@@ -60,16 +53,74 @@ class Chip:
         """Writes a register of the chip."""
         self.set[address] = value
 
-    def arrived(self) -> bool:
-        """Checks whether the UART interrupts."""
-        return bool(self.input)
-
     def demand(self, fine: bool, what: str) -> None:
         if not fine:
             self.errors.append(what)
 
     def send(self, byte: int) -> None:
         self.output.append(byte & 0xFF)
+
+    def write(self, data: bytes) -> None:
+        for at in range(0, len(data), 512):  # fewer than a ring has
+            self.hear([*data[at : at + 512]])
+
+    def hear(self, values: list[int]) -> None:
+        """Bytes come, one of them at a time as on a line."""
+        for value in values:
+            self.input.append(value)
+            before = self._uc.context_save()
+            self.interrupt()
+            self._uc.context_restore(before)
+            assert not self.input
+        self._run()
+
+    def read(self, seconds: float) -> bytes:
+        data = bytes(self.output)
+        self.output.clear()
+        return data
+
+    def close(self) -> None:
+        pass
+
+
+class CortexM(Chip):
+    """cpu: as Unicorn calls it. irq: of the UART."""
+
+    cpu, irq = "", 0
+
+    def started(self, elf: Path) -> Any:
+        import unicorn
+        from unicorn import arm_const
+
+        self._enabled = set[int]()
+        self._uc = uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
+        uc.ctl_set_cpu_model(getattr(arm_const, f"UC_CPU_ARM_CORTEX_{self.cpu}"))
+        self._sp, self._lr, self._pc = (getattr(arm_const, f"UC_ARM_REG_{name}") for name in ("SP", "LR", "PC"))
+        known = boards.BOARDS[self.board]
+        self._back = known.flash[1] - 4  # an address without code, where handlers return to
+        for begin, end in (known.flash, known.ram):
+            uc.mem_map(begin, end - begin)
+        for begin, size in (*PERIPHERALS, (SYSTEM, 0x100000)):
+            uc.mmio_map(begin, size, self._read, begin, self._write, begin)
+        self.vectors, entry = self.load(elf)
+        uc.reg_write(self._pc, entry)
+        return uc
+
+    def load(self, elf: Path) -> tuple[int, int]:
+        """Address of the vector table and of the first instruction; as after a reset, flash is at 0."""
+        for address, data in segments(elf.read_bytes()):
+            self._uc.mem_write(address, data)
+        self._uc.reg_write(self._sp, self.word(0))
+        return 0, self.word(4)
+
+    def arrived(self) -> bool:
+        """Checks whether the UART interrupts."""
+        return bool(self.input)
+
+    def interrupt(self) -> None:
+        assert self.irq in self._enabled and self.arrived()
+        self._uc.reg_write(self._lr, self._back | 1)
+        self._run(self.word(self.vectors + 4 * (FIRST_INTERRUPT + self.irq)))
 
     def _read(self, uc: Any, offset: int, size: int, begin: int) -> int:
         if begin != SYSTEM:
@@ -95,32 +146,8 @@ class Chip:
         """Until it sleeps, or an interrupt's handler returns."""
         self._uc.emu_start((self._uc.reg_read(self._pc) if at is None else at) | 1, self._back)
 
-    def write(self, data: bytes) -> None:
-        for at in range(0, len(data), 512):  # fewer than a ring has
-            self.hear([*data[at : at + 512]])
 
-    def hear(self, values: list[int]) -> None:
-        """Bytes come, one of them at a time as on a line."""
-        for value in values:
-            self.input.append(value)
-            assert self.irq in self._enabled and self.arrived()
-            before = self._uc.context_save()
-            self._uc.reg_write(self._lr, self._back | 1)
-            self._run(self.word(self.vectors + 4 * (FIRST_INTERRUPT + self.irq)))
-            self._uc.context_restore(before)
-            assert not self.input
-        self._run()
-
-    def read(self, seconds: float) -> bytes:
-        data = bytes(self.output)
-        self.output.clear()
-        return data
-
-    def close(self) -> None:
-        pass
-
-
-class Nrf52840(Chip):
+class Nrf52840(CortexM):
     """Its product specification: UART, CLOCK, GPIO."""
 
     cpu, board, irq = "M4", "nrf52840-dk", 2
@@ -164,7 +191,7 @@ class Nrf52840(Chip):
         return self.RATES[self.peek(self.BAUDRATE)]
 
 
-class Rp2040(Chip):
+class Rp2040(CortexM):
     """Its data sheet: resets, XOSC, PLL, clocks, GPIO, UART; and how its boot ROM starts a program in RAM."""
 
     cpu, board, irq = "M0", "pico", 20
@@ -276,3 +303,134 @@ class Rp2350(Rp2040):
         self.demand(vectors % 256 == 0, "the vectors are not aligned")
         self._uc.reg_write(self._sp, self.word(vectors))
         return vectors, self.word(vectors + 4)
+
+
+class Esp32c3(Chip):
+    """Its technical reference manual: watchdogs, clocks, IO MUX, interrupt matrix, UART; and how its boot ROM loads an
+    image. RAM lies at two addresses, for code and for data."""
+
+    board = "esp32c3"
+    RAM, CODE, SIZE, ROM_DATA, BACK = 0x3FC80000, 0x40380000, 0x60000, 0x3FCCAE00, 0x403DFFF0
+    REGISTERS = ((0x60000000, 0x10000), (0x6001F000, 0x2000), (0x600C0000, 0x3000))
+    UART, MATRIX, CRYSTAL = 0x60000000, 0x600C2000, 40e6
+    FIFO, ENABLED, CLEAR, STATUS, UPDATE = 0x60000000, 0x6000000C, 0x60000010, 0x6000001C, 0x60000080
+    # The registers of watchdogs, their locks and keys, and what they are at the start.
+    LOCKED: ClassVar = {
+        0x6001F048: (0x6001F064, 0x50D83AA1, 0x8004C000),
+        0x60020048: (0x60020064, 0x50D83AA1, 0x0004C000),
+        0x60008090: (0x600080A8, 0x50D83AA1, 0x80013214),
+        0x600080AC: (0x600080B0, 0x8F1D312A, 0x04B00000),
+    }
+
+    def started(self, elf: Path) -> Any:
+        import ctypes
+
+        import unicorn
+        from unicorn import riscv_const
+
+        self._const = riscv_const
+        self.set = {register: value for register, (_, _, value) in self.LOCKED.items()}
+        self.set |= {self.UART + 0x78: 0x03701000, self.UPDATE: 0x40000500, 0x600C0058: 1, self.UART + 0x20: 0x1000001C}
+        self._uc = uc = unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32)
+        self._memory = (ctypes.c_uint8 * self.SIZE)(*b"\xa5" * self.SIZE)
+        uc.mem_map_ptr(self.RAM, self.SIZE, unicorn.UC_PROT_READ | unicorn.UC_PROT_WRITE, self._memory)
+        uc.mem_map_ptr(self.CODE, self.SIZE, unicorn.UC_PROT_READ | unicorn.UC_PROT_EXEC, self._memory)
+        for begin, size in self.REGISTERS:
+            uc.mmio_map(begin, size, self._read, begin, self._write, begin)
+        uc.hook_add(unicorn.UC_HOOK_INTR, self._own_register)
+        uc.reg_write(riscv_const.UC_RISCV_REG_PC, self.load(elf))
+        return uc
+
+    def load(self, elf: Path) -> int:
+        """What the ROM does with the image in flash."""
+        known = boards.BOARDS[self.board]
+        _, image = firmware_images.content(elf, elf.read_bytes(), "esptool", self.board, known)
+        magic, count, _, _, entry, _, chip = struct.unpack_from("<4BIB3xH", image)
+        self.demand((magic, chip, image[23]) == (0xE9, 5, 1), "it is no image of the chip")
+        at, checksum = 24, 0xEF
+        for _ in range(count):
+            address, size = struct.unpack_from("<2I", image, at)
+            data = image[at + 8 : at + 8 + size]
+            to = address - (self.CODE if address >= self.CODE else self.RAM)
+            self.demand(
+                size % 4 == 0 and 0 <= to <= to + size <= self.ROM_DATA - self.RAM, "it lies over the ROM's data"
+            )
+            self._memory[to : to + size] = data
+            for byte in data:
+                checksum ^= byte
+            at += 8 + size
+        at += 15 - at % 16
+        self.demand(image[at] == checksum, "the checksum is wrong")
+        self.demand(sha256(image[: at + 1]).digest() == image[at + 1 :], "the hash is wrong")
+        return int(entry)
+
+    def _read(self, uc: Any, offset: int, size: int, begin: int) -> int:
+        return self.peek(begin + offset)
+
+    def _write(self, uc: Any, offset: int, size: int, value: int, begin: int) -> None:
+        self.poke(begin + offset, value)
+
+    def _own_register(self, uc: Any, number: int, user: Any) -> None:
+        """Registers of Espressif's processor, which Unicorn's has not: the count of cycles. It stands behind them."""
+        at = uc.reg_read(self._const.UC_RISCV_REG_PC) - 4
+        code = self.word(at)
+        self.demand(number == 2 and code & 0x7F == 0x73 and code >> 20 in (0x7E0, 0x7E1, 0x7E2), f"a fault at {at:#x}")
+        if code >> 20 == 0x7E2:
+            self._ticks += 1
+            uc.reg_write(self._const.UC_RISCV_REG_X0 + (code >> 7 & 31), self._ticks)
+
+    def peek(self, address: int) -> int:
+        if address == self.FIFO:
+            return self.input.pop(0) & 0xFF if self.input else 0
+        if address == self.STATUS:
+            return len(self.input)
+        return super().peek(address)
+
+    def poke(self, address: int, value: int) -> None:
+        if address in self.LOCKED:
+            lock, key, _ = self.LOCKED[address]
+            self.demand(self.peek(lock) == key, f"{address:#x} is locked")
+        if address == self.UPDATE:
+            self._divider = self.peek(self.UART + 0x14)
+            value &= 0x7FFFFFFF
+        if address == self.FIFO:
+            self.demand([self.peek(at) >> 31 for at in self.LOCKED] == [0, 0, 0, 1], "a watchdog is on")
+            self.demand(
+                [self.peek(at) >> bit & 1 for at, bit in ((0x6001F048, 14), (0x60008090, 12))] == [0, 0], "boot's"
+            )
+            self.demand(self.peek(self.UART + 0x20) == 0x1000001C, "the UART is not 8N1")
+            self.demand(self.peek(self.UART + 0x78) >> 20 & 0x7F == 0x37, "the UART is not at the crystal")
+            self.demand(self._divider == self.peek(self.UART + 0x14), "the rate was not taken over")
+            pins = [self.set.get(0x60009004 + 4 * pin, -1) for pin in (20, 21)]
+            self.demand(pins[0] >> 12 & 7 == pins[1] >> 12 & 7 == 0 and pins[0] >> 9 & 1 == 1, f"pins are {pins}")
+            self.send(value)
+        else:
+            super().poke(address, value)
+
+    def interrupt(self) -> None:
+        const, line = self._const, self.peek(self.MATRIX + 0x54)
+        self.input = [0] if self.input == [ERROR] else self.input  # it is stored
+        assert self.peek(self.ENABLED) & 1 and self.peek(self.UART + 0x24) & 0x1FF == 1
+        assert self.peek(self.MATRIX + 0x104) == 1 << line and line and not self.peek(self.MATRIX + 0x108)
+        assert self.peek(self.MATRIX + 0x114 + 4 * line) >= self.peek(self.MATRIX + 0x194) > 0
+        vectors = self._uc.reg_read(const.UC_RISCV_REG_MTVEC)
+        self.demand(vectors % 256 == 1, "the vectors are not aligned")
+        self._uc.reg_write(const.UC_RISCV_REG_MEPC, self.BACK)
+        self._uc.reg_write(const.UC_RISCV_REG_MCAUSE, 1 << 31 | line)
+        self._uc.reg_write(const.UC_RISCV_REG_MSTATUS, 0x1880)  # back to where interrupts are on
+        self._uc.emu_start(vectors - 1 + 4 * line, self.BACK)
+        self.demand(self.peek(self.CLEAR) & 1 == 1, "the interrupt was not cleared")
+
+    def _run(self) -> None:
+        self._uc.emu_start(self._uc.reg_read(self._const.UC_RISCV_REG_PC), self.BACK)
+
+    @property
+    def hz(self) -> float:
+        clock = self.peek(0x600C0058)
+        self.demand(clock >> 10 & 3 == 0, "the clock is not that of the crystal")
+        return self.CRYSTAL / ((clock & 0x3FF) + 1)
+
+    @property
+    def rate(self) -> float:
+        source = self.CRYSTAL / ((self.peek(self.UART + 0x78) >> 12 & 0xFF) + 1)
+        return source / ((self._divider & 0xFFF) + (self._divider >> 20) / 16)

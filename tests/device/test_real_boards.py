@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chips import ERROR, Chip, Nrf52840, Rp2040, Rp2350
+from chips import ERROR, Chip, Esp32c3, Nrf52840, Rp2040, Rp2350
 
 from nmpconv.device import protocol
 from nmpconv.device.client import Device
@@ -17,7 +17,7 @@ from nmpconv.runtime.interpreter import Net
 
 pytestmark = pytest.mark.slow  # for the compiling
 
-CHIPS = [Nrf52840, Rp2040, Rp2350]
+CHIPS = [Nrf52840, Rp2040, Rp2350, Esp32c3]
 FEW = "fully_connected"  # ops: what is tested here is not in them
 
 
@@ -32,6 +32,7 @@ def test_a_model_on_it(chip: Chip, model: bytes, net: Net, inputs: Sequence[np.n
     assert abs(chip.rate / 115200 - 1) < 0.01
     device = Device(chip)
     assert device.hello.board == chip.board
+    assert getattr(chip, "hz", device.hello.clock_hz) == device.hello.clock_hz
     assert abs(chip.rate / 115200 - 1) < 0.01
     device._link.ask(Type.SPEED, protocol.numbers(1000000))
     on_device.load(device, net, model)
