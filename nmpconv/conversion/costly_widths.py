@@ -21,7 +21,7 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize.shared_grids import grid_groups
-from nmpconv.passes.quantize.widths import activation_bits
+from nmpconv.passes.quantize.widths import activation_bits, too_fine
 from nmpconv.runtime import costs
 from nmpconv.runtime.targets import MICROCONTROLLERS
 
@@ -69,12 +69,14 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
 
 
 def _unasked(fitter: Fitter) -> list[list[str]]:
-    """Grids that have 16 bits and 8 with `--strict`, and that no recipe names."""
+    """Grids that have 16 bits and 8 with `--strict`, whose values 8 bits hold, and that no recipe names."""
     strict, named = activation_bits(fitter.graph, "8", "strict"), fitter.choices.tensors
+    fine = too_fine(fitter.graph)
     return [
         list(group)
         for group in grid_groups(fitter.graph)
         if any(fitter.bits[name] > strict[name] for name in group)
+        and fine.isdisjoint(group)
         and not any("bits" in named.get(name, {}) for name in group)
     ]
 

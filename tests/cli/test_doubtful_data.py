@@ -108,7 +108,7 @@ def test_labels_that_are_off_by_one(cli, converted: tuple[np.ndarray, np.ndarray
     assert f" of {kept.sum()} samples are right, not " in warning
     assert f"warning: {warning}" in cli("eval", "m.nmp", "--data", "off.npz").out
     right = cli("eval", "m.nmp", "--data", "off.npz", "--label-offset", "-1", "--json").json
-    assert (right["warnings"], right["top1"] > 95) == ([], True)
+    assert (right["warnings"], right["top1"] > 90) == ([], True)
     np.savez("out.npz", x=x, labels=labels + 1)
     out = cli("eval", "m.nmp", "--data", "out.npz")
     assert out.code != 0 and "they go from 1 to 6; --label-offset N is added to every label" in out.err

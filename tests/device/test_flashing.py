@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import struct
@@ -378,27 +377,6 @@ def test_esptool(tools: Callable[[], list[list[str]]], capsys: pytest.CaptureFix
     Path("fails.bin").write_bytes(merged())
     message = refused(capsys, ExitCode.DEVICE, "esp32s3", "fails.bin")
     assert "esptool failed:\nsaid by esptool: 12.5 %\nand 50%" in message and "hold BOOT" in message
-
-
-# Two segments for an ESP32-C3, as image-info of esptool 5.6 reads them: head, both of them, checksum and hash.
-LOADED_TO_RAM = (
-    "e902022000000000ee0000000500000000ffff0000000001"
-    "00e0c93f0c000000636f6e7374616e7473000000"
-    "000038400800000070726f6772616d2e"
-    "000000d8"
-)
-
-
-def test_a_program_for_the_ram(tools, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """It becomes an image that the boot ROM loads."""
-    written = []
-    monkeypatch.setattr(flashing, "_run", lambda *words: written.append(Path(words[1][-1]).read_bytes()))
-    Path("f.elf").write_bytes(elf((0x3FC9E000, b"constants"), (0x40380000, b"program.")))
-    assert flashed(capsys, "esp32c3", "f.elf")["bytes"] == len(written[0])
-    image = bytes.fromhex(LOADED_TO_RAM)
-    assert written[0] == image + hashlib.sha256(image).digest()
-    Path("f.elf").write_bytes(elf((0x3FCDFFFE, b"data")))
-    assert "is for another board: it is loaded at 0x3fcdfffe" in refused(capsys, ExitCode.INPUT, "esp32c3", "f.elf")
 
 
 @pytest.mark.parametrize(

@@ -49,18 +49,13 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
     for node in reversed(graph.nodes):
         if passes_on(node):
             head.update(n for n in node.inputs if not graph[n].is_const and all(map(passes_on, consumers[n])))
-    squares = holding_squares(graph)
-    places: set[str] = set()
-    for node in graph.nodes:
-        if (place := OPS[node.op].places) is not None:
-            places.add(node.inputs[place])
-    places |= _before_squares(graph)
+    fine = too_fine(graph)
     for group in grid_groups(graph):
         inputs = [n for n in group if n in graph.inputs]
         if any(n in graph.pixels for n in inputs):
             continue
         small = all(math.prod(graph[n].shape[:-1]) == 1 for n in group)
-        if small or inputs or any(n in head or n in squares or n in places for n in group):
+        if small or inputs or any(n in head or n in fine for n in group):
             wide.update(group)
     if widths == "precise":
         for node in graph.nodes:
@@ -68,6 +63,12 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
             if node.op in WEIGHTED and len(users) == 1 and users[0].op in ("add", "lookup"):
                 wide.add(node.outputs[0])
     return {name: 16 if name in wide else 8 for name in names} | ports
+
+
+def too_fine(graph: Graph) -> set[str]:
+    """Names of tensors whose values 8 bits do not hold: case 4."""
+    places = {node.inputs[place] for node in graph.nodes if (place := OPS[node.op].places) is not None}
+    return holding_squares(graph) | places | _before_squares(graph)
 
 
 def holding_squares(graph: Graph) -> set[str]:
