@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from nmpconv.calib.noise_budget import budget
 from nmpconv.calib.observers import OutOfRange
-from nmpconv.conversion.candidates import assumed, work
+from nmpconv.conversion.candidates import AssumedWidths, work
 from nmpconv.conversion.quantizer import Fitter, heads
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.trace import Trace
@@ -38,8 +38,8 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
     """
     groups = _unasked(fitter)
     lean = _narrowed(fitter, groups)
-    least = work(assumed(lean, ()))
-    if not groups or work(assumed(fitter, ())) <= WORK * least:
+    least = work(AssumedWidths(lean).graph(()))
+    if not groups or work(AssumedWidths(fitter).graph(())) <= WORK * least:
         return fitter, ""
     targets = (target,) if target in MICROCONTROLLERS else MICROCONTROLLERS
 
@@ -95,8 +95,10 @@ def _in_order(lean: Fitter, groups: Sequence[list[str]], least: int) -> list[lis
         noise = budget(ranged, groups, heads(lean.graph), lean.images, asked=list(shares), least=SHARE)
         shares = {name: share for name, share in noise.shares.items() if share >= SHARE}
 
+    widths = AssumedWidths(lean)
+
     def price(group: Sequence[str]) -> float:
-        return (work(assumed(lean, group)) - least) / shares.get(group[0], 1.0)
+        return (work(widths.graph(group)) - least) / shares.get(group[0], 1.0)
 
     loud = [group for group in others if group[0] in shares]
     return [*sorted(inputs, key=price), *sorted(loud, key=price)]
