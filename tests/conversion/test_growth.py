@@ -189,6 +189,6 @@ def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.
     recipes = counts["validation.py:_score"]
     assert recipes > 3
     assert counts["plan_memory.py:run"] > recipes
-    assert counts["placement.py:_meets"] <= 2
+    assert counts["placement.py:_meets"] <= 4  # two of them for what widths cost on boards
     assert counts["parity.py:_model"] == 1  # the user's model
-    assert counts["exponents.py:provisional"] <= 2  # not for each grid that could be wide
+    assert counts["exponents.py:provisional"] <= 4  # not for each grid that could be wide

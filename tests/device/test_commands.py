@@ -306,7 +306,7 @@ def test_a_missing_compiler_is_named(
     assert main(["device", "build", "mps2-an386"]) == ExitCode.DEVICE
     assert "apt-get install make" in capsys.readouterr().err
     assert main(["device", "build", "nowhere"]) == ExitCode.USAGE
-    assert "there are host, mps2-an385, mps2-an385-m0plus, mps2-an386" in capsys.readouterr().err
+    assert "there are esp32c3, host, lx60, mps2-an385, mps2-an385-m0plus, mps2-an386" in capsys.readouterr().err
 
 
 def test_unplugged_and_plugged_in_again(

@@ -112,8 +112,9 @@ def _choices(models: Sequence[BundledModel]) -> str:
     each = [bundled.model for bundled in models]
     ops = [(op, model) for model in each for op in model.ops]
     weights = [model.tensors[i] for op, model in ops for i in layer_inputs(op.kind, op.inputs)[1:2]]
-    products = [model.tensors[op.inputs[1]] for op, model in ops if op.kind == "batch_matmul"]  # weights to a kernel
-    hard = [op for op, model in ops if op.kind == "batch_matmul" and "int16" in _dtypes(op, model)]
+    pairs = [[model.tensors[i] for i in op.inputs] for op, model in ops if op.kind == "batch_matmul"]
+    products = [b for _, b in pairs]  # weights to a kernel
+    hard = any(x.dtype == "int16" for pair in pairs for x in pair)
     convolutions = [(op, model) for op, model in ops if op.kind in ("conv2d", "conv_add")]
     values = [dtype for model in each for dtype in _activation_types(model)]
     choices = {
@@ -126,7 +127,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op, model in convolutions)),
         "NMP_CONV_TAPS": int(any(_is_depthwise(op, m) and not _has_three_rows(op, m) for op, m in convolutions)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
-        "NMP_CONV_HARD": int(bool(hard) or any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
+        "NMP_CONV_HARD": int(hard or any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
         "NMP_TWO_MEMORIES": int(knows_two_memories(models)),
@@ -145,11 +146,6 @@ def _activation_types(model: Model) -> list[str]:
     """Types of a model's tensors but for weights and biases."""
     parameters = {i for op in model.ops for i in layer_inputs(op.kind, op.inputs)[1:3]}
     return [t.dtype for i, t in enumerate(model.tensors) if i not in parameters and t.dtype != "int32"]
-
-
-def _dtypes(op: FileOp, model: Model) -> set[str]:
-    """Types of an op's inputs."""
-    return {model.tensors[i].dtype for i in op.inputs}
 
 
 def _is_depthwise(op: FileOp, model: Model) -> bool:
