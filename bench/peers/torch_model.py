@@ -22,8 +22,11 @@ class _Module(torch.nn.Module):
     def __init__(self, graph: onnx.GraphProto) -> None:
         super().__init__()
         self._input, self._output = graph.input[0].name, graph.output[0].name
-        self._constants = {t.name: torch.tensor(numpy_helper.to_array(t)) for t in graph.initializer}
-        self._nodes = _with_biases(list(graph.node), self._constants)
+        written = {node.output[0]: _attributes(node)["value"] for node in graph.node if node.op_type == "Constant"}
+        tensors = {t.name: t for t in graph.initializer} | written
+        self._constants = {name: torch.tensor(numpy_helper.to_array(t)) for name, t in tensors.items()}
+        nodes = [node for node in graph.node if node.op_type != "Constant"]
+        self._nodes = _with_biases(nodes, self._constants)
         self.weighted = torch.nn.ModuleDict()
         for i, node in enumerate(self._nodes):
             if node.op_type in WEIGHTED:
@@ -145,6 +148,11 @@ def _pad(x: list[torch.Tensor], constants: list[torch.Tensor], _: dict[str, Any]
     return functional.pad(x[0], pairs, value=float(constants[1]) if constants[1:] else 0.0)
 
 
+def _mean(x: list[torch.Tensor], constants: list[torch.Tensor], attributes: dict[str, Any]) -> torch.Tensor:
+    axes = constants[0].tolist() if constants else attributes["axes"]
+    return x[0].mean(tuple(axes), keepdim=bool(attributes.get("keepdims", 1)))
+
+
 def _hard_sigmoid(x: list[torch.Tensor], _: list[torch.Tensor], attributes: dict[str, Any]) -> torch.Tensor:
     slope, offset = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
     if abs(slope - 1 / 6) > 1e-4 or offset != 0.5:
@@ -165,6 +173,7 @@ PLAIN = {
     "MaxPool": _max_pool,
     "AveragePool": _average_pool,
     "GlobalAveragePool": lambda x, constants, attributes: x[0].mean((2, 3), keepdim=True),
+    "ReduceMean": _mean,
     "Concat": lambda x, constants, attributes: torch.cat(x, attributes["axis"]),
     "Reshape": lambda x, constants, attributes: x[0].reshape(constants[0].tolist()),
     "Flatten": lambda x, constants, attributes: x[0].flatten(attributes.get("axis", 1)),
