@@ -47,7 +47,7 @@ static divisor divisor_of(int64_t sum) {
 static int64_t divide(int64_t part, divisor d) {
   const uint64_t n = 2 * (uint64_t)part + d.sum;
   const uint32_t quotient = (uint32_t)((uint64_t)(uint32_t)(n >> 16) * d.inverse >> 46);
-  return (int64_t)(quotient + (n - quotient * (2 * d.sum) >= 2 * d.sum));
+  return quotient + (n - quotient * (2 * d.sum) >= 2 * d.sum);
 }
 
 /* A line of n neighbours from `first`. */
