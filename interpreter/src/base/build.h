@@ -71,6 +71,11 @@
 #define NMP_CONV_TAPS NMP_CONV_DEPTHWISE
 #endif
 
+/* 1: softmax has kernels for lines of neighbours. 0: it goes element by element, in half a kilobyte less of code. */
+#ifndef NMP_SOFTMAX_LINES
+#define NMP_SOFTMAX_LINES 1
+#endif
+
 /* 1: all convolutions. 0: those that are matrix products of pixels as they are (1x1, fully connected). */
 #ifndef NMP_CONV_WINDOWS
 #define NMP_CONV_WINDOWS 1

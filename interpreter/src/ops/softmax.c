@@ -106,7 +106,7 @@ static void run_lines(const nmp_op *op, const void *how, size_t first, size_t la
   const size_t n = (size_t)op->in[0].shape[op->params.softmax.axis], step = step_of(op);
   (void)how;
   for (size_t i = first; i < last; i++) {
-    if (step == 1) {
+    if (NMP_SOFTMAX_LINES && step == 1) {
       near_line(op, i * n, n);
     } else {
       line(op, i / step * n * step + i % step, step, n);

@@ -26,6 +26,7 @@ IMAGE, SOUND = "image/", ("sound/", "core/sounds.c")  # for models that take pic
 PUBLIC = ("nmp.h", "nmp.hpp", "nmp_custom.h")  # headers that programs include
 FRAMES, FRONT_END = "nmp_image.h", "nmp_sound.h"  # and those that programs with a camera or a microphone include
 NAMES = "nmp_names.h"
+LINES = 1024  # elements of a softmax from which on its lines are worth half a kilobyte of code
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 IDENTIFIER = re.compile(r"\b(?:nmp|fb)_[a-z]\w*")
@@ -115,6 +116,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
     pairs = [[model.tensors[i] for i in op.inputs] for op, model in ops if op.kind == "batch_matmul"]
     products = [b for _, b in pairs]  # weights to a kernel
     hard = any(x.dtype == "int16" for pair in pairs for x in pair)
+    softmaxes = [(op, model) for op, model in ops if op.kind == "softmax"]
     convolutions = [(op, model) for op, model in ops if op.kind in ("conv2d", "conv_add")]
     values = [dtype for model in each for dtype in _activation_types(model)]
     choices = {
@@ -126,6 +128,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_K_MAX": max((*(prod(w.shape[1:]) for w in weights), *(b.shape[-1] for b in products)), default=1),
         "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op, model in convolutions)),
         "NMP_CONV_TAPS": int(any(_is_depthwise(op, m) and not _has_three_rows(op, m) for op, m in convolutions)),
+        "NMP_SOFTMAX_LINES": int(any(prod(m.tensors[op.inputs[0]].shape) >= LINES for op, m in softmaxes)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
         "NMP_CONV_HARD": int(hard or any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
