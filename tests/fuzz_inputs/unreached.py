@@ -29,7 +29,32 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never true: rule.status) {": SOUND,
     },
     "ops/batch_matmul.c": {
-        "never false: !run_products(op)) {": FIXED,
+        "never false: b_at != *before) {": FIXED,
+        "never false: c->h.out < PACKED_ROWS) {": FIXED,
+        "never false: kernel->packed;": FIXED,
+        "never false: op->threads->parallel ? nmp_max(op->threads->threads, 1) : 1;": FIXED,
+        "never false: p->kernel->scratch ? nmp_round_up(p->kernel->scratch(c), p->unit) : 0);": FIXED,
+        "never false: p->kernel->tasks;": FIXED,
+        "never false: p->matrices * p->parts > 1) {": FIXED,
+        "never true: NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(b->bits) == (b"
+        '->bits == 16), "bits of the weights in this build", b->bits,': ALL,
+        "never true: NMP_REQUIRE_BUILT(a->shape[rank - 1] <= NMP_CONV"
+        '_K_MAX, "products of a sum in this build", a->shape[rank - 1],': ALL,
+        'never true: NMP_REQUIRE_BUILT(p.kernel != NULL, "a product that vectors do not compute", 0, 0);': ALL,
+        "never true: NMP_TRY(nmp_check_shift(shift(op)));": "tests/hostile/test_op_rules.py breaks it",
+        "never true: b_at != *before) {": FIXED,
+        "never true: c->h.out < PACKED_ROWS) {": FIXED,
+        "never true: kernel->packed;": FIXED,
+        "never true: op->threads->parallel ? nmp_max(op->threads->threads, 1) : 1;": FIXED,
+        "never true: p->kernel == NULL) {": ALL,
+        "never true: p->kernel->tasks;": FIXED,
+        "never true: p->matrices * p->parts > 1) {": FIXED,
+        "never true: p.packed ? p.unit : 0) + p.zeros + workers_of(op) * p.worker;": FIXED,
+        "never true: packs(p->kernel) && b_at != *before) {": FIXED,
+        "never true: packs(p->kernel) && c->h.out < PACKED_ROWS) {": FIXED,
+        "never true: packs(p->kernel) ? NMP_CACHE_LINE : 16;": FIXED,
+        "never true: packs(p->kernel) ? nmp_round_up(p->kernel->packed(c), p->unit) : 0;": FIXED,
+        "never true: workers_of(p->op) > 1 && p->matrices * p->parts > 1) {": FIXED,
     },
     "ops/common/broadcast.c": {
         "never false: !broadcast_repeated(op, &r.m, kernel, how)) {": FIXED,
@@ -98,8 +123,8 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never true: is_separable(op) ? run_lines : run_pixels, NULL);": FIXED,
     },
     "ops/softmax.c": {
-        "never true: n <= KEPT ? kept[i] : exponential(op, most - nmp_load(x, at));": FIXED,
-        "never false: n <= KEPT ? kept[i] : exponential(op, most - nmp_load(x, at));": FIXED,
+        "never false: NMP_BY_1(NMP_IN_USE(op->kernels).exponentials, NMP_WIDE(x->bits))"
+        "(e, nmp_at(x, first + i), table, count, most);": FIXED,
     },
 }
 # Conditions (MC/DC) that no input of these programs can decide alone, and why.

@@ -2,34 +2,10 @@
 #include <string.h>
 
 #include "conv/conv.h"
-#include "ops/common/tasks.h"
-
-#define TILE_ROWS 8
-#define WORK_MACS 8     /* that take as long as to read a byte elsewhere */
-#define TILE_COLUMNS 32 /* sums on the stack at a time: 8 x 32 */
+#include "ops/common/check.h"
 
 static int shift(const nmp_op *op) {
   return op->out[0].exponent - op->in[0].exponent - op->in[1].exponent;
-}
-
-/* Some rows of one matrix of each operand, from these elements on. */
-static void product(const nmp_op *op, size_t rows, size_t a0, size_t b0, size_t y0) {
-  const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
-  const size_t k = (size_t)a->shape[a->rank - 1], columns = (size_t)b->shape[b->rank - 2];
-  const int a_wide = NMP_WIDE(a->bits), b_wide = NMP_WIDE(b->bits);
-  int64_t sums[TILE_ROWS * TILE_COLUMNS]; /* int32 in the first half when both operands are int8 */
-  int32_t bias[TILE_COLUMNS] = {0};
-  int8_t shifts[TILE_COLUMNS];
-  for (size_t c = 0; c < TILE_COLUMNS; c++) {
-    shifts[c] = (int8_t)shift(op);
-  }
-  for (size_t column = 0; column < columns; column += TILE_COLUMNS) {
-    const size_t n = nmp_min(columns - column, TILE_COLUMNS);
-    NMP_BY_2(NMP_IN_USE(op->kernels).gemm, a_wide, b_wide)(sums, nmp_at(a, a0), k, nmp_at(b, b0 + column * k), k, rows,
-                                                           n);
-    NMP_BY_2(NMP_IN_USE(op->kernels).scale, NMP_WIDE_SUM(a_wide, b_wide), NMP_WIDE(y->bits))
-    (nmp_at(y, y0 + column), columns, sums, rows, n, bias, shifts, y->lo, y->hi);
-  }
 }
 
 /* The matrices of the operands that one of the output is made of: their first elements. */
@@ -46,25 +22,6 @@ static void operands(const nmp_op *op, size_t matrix, size_t *a_at, size_t *b_at
     *b_at += b->shape[axis] == 1 ? 0 : at * b_stride;
     a_stride *= (size_t)a->shape[axis];
     b_stride *= (size_t)b->shape[axis];
-  }
-}
-
-/* Of all matrices of the output, in TILE_ROWS; the last of a matrix may have fewer. */
-static size_t tiles(const nmp_op *op) {
-  const nmp_tensor *y = &op->out[0];
-  return ((size_t)y->shape[y->rank - 2] + TILE_ROWS - 1) / TILE_ROWS;
-}
-
-static void run_tiles(const nmp_op *op, const void *how, size_t first, size_t last) {
-  const nmp_tensor *a = &op->in[0], *y = &op->out[0];
-  const size_t rows = (size_t)y->shape[y->rank - 2], columns = (size_t)y->shape[y->rank - 1],
-               k = (size_t)a->shape[a->rank - 1], of_matrix = tiles(op);
-  (void)how;
-  for (size_t tile = first; tile < last; tile++) {
-    const size_t matrix = tile / of_matrix, row = tile % of_matrix * TILE_ROWS;
-    size_t a_at, b_at;
-    operands(op, matrix, &a_at, &b_at);
-    product(op, nmp_min(rows - row, TILE_ROWS), a_at + row * k, b_at, (matrix * rows + row) * columns);
   }
 }
 
@@ -96,8 +53,8 @@ static int packs(const nmp_conv_kernel *kernel) {
   return NMP_KEEP_STEPS && kernel->packed;
 }
 
-/* Whether the level has a kernel for it. */
-static int products_of(const nmp_op *op, products *p) {
+/* kernel NULL: this build has none. */
+static void products_of(const nmp_op *op, products *p) {
   static const int8_t exponent = 0;
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
   const size_t threads = workers_of(op);
@@ -120,8 +77,12 @@ static int products_of(const nmp_op *op, products *p) {
   c->hi = y->hi;
   c->kernels = op->kernels;
   p->kernel = NMP_IN_USE(op->kernels).conv(c);
-  if (p->kernel == NULL || (packs(p->kernel) && c->h.out < PACKED_ROWS)) {
-    return 0;
+  p->parts = 1;
+  if (p->kernel == NULL) {
+    return;
+  }
+  if (packs(p->kernel) && c->h.out < PACKED_ROWS) {
+    p->kernel = nmp_conv_portable(c);
   }
   const int shares = NMP_KEEP_STEPS && p->kernel->tasks;
   p->parts = nmp_min((threads + p->matrices - 1) / p->matrices, shares ? p->kernel->tasks(c, threads) : 1);
@@ -129,12 +90,12 @@ static int products_of(const nmp_op *op, products *p) {
   p->zeros = nmp_round_up(c->out, p->unit);
   p->packed = packs(p->kernel) ? nmp_round_up(p->kernel->packed(c), p->unit) : 0;
   p->worker = p->packed + (p->kernel->scratch ? nmp_round_up(p->kernel->scratch(c), p->unit) : 0);
-  return 1;
 }
 
 static size_t batch_matmul_scratch(const nmp_op *op) {
   products p;
-  return products_of(op, &p) ? (p.packed ? p.unit : 0) + p.zeros + workers_of(op) * p.worker : 0;
+  products_of(op, &p);
+  return (p.packed ? p.unit : 0) + p.zeros + workers_of(op) * p.worker;
 }
 
 /* Share `part` of matrix `matrix`; what packs b does so anew unless it is that of `before`. */
@@ -201,7 +162,8 @@ static nmp_rule batch_matmul_check(const nmp_op *op) {
                     NMP_WEIGHT_BITS);
   NMP_TRY(nmp_check_shift(shift(op)));
   products p;
-  NMP_REQUIRE_BUILT(NMP_KEEP_STEPS || products_of(op, &p), "a product that vectors do not compute", 0, 0);
+  products_of(op, &p);
+  NMP_REQUIRE_BUILT(p.kernel != NULL, "a product that vectors do not compute", 0, 0);
   return NMP_FINE;
 }
 
@@ -211,11 +173,8 @@ static uint64_t batch_matmul_work(const nmp_op *op) {
 
 static void batch_matmul_run(const nmp_op *op) {
   products p;
-  if (products_of(op, &p)) {
-    run_products(&p);
-  } else if (NMP_KEEP_STEPS) { /* else it was refused */
-    nmp_run_tasks(op, matrices_of(op) * tiles(op), batch_matmul_work(op) / WORK_MACS, run_tiles, NULL);
-  }
+  products_of(op, &p);
+  run_products(&p);
 }
 
 const nmp_op_type nmp_batch_matmul_type = {
