@@ -47,7 +47,7 @@ LANES = {**dict.fromkeys(PLAIN32, (1, 1)), "cortex-m4": (4, 2), "cortex-m55": (8
 # Counts of sums that only some targets' kernels know.
 SPECIAL = {
     **{target: {"heavy", "strided"} for target in PLAIN32},
-    "cortex-m4": {"late", "ragged", "prepared", "tails", "clipped"},
+    "cortex-m4": {"late", "ragged", "prepared", "tails", "clipped", "wide"},
     "cortex-m55": {"broken"},
 }
 ANYWHERE = set().union(*SPECIAL.values())
@@ -157,7 +157,7 @@ def _added(params: Any, inputs: Sequence[Value], y: Value, target: str) -> Count
 
 def _dense(sums: Sums, x: Value, y: Value, block: tuple[int, int, int]) -> dict[str, float]:
     """late: pixels whose place the patches of three pixels take (conv_dsp.c); of fewer pixels: those with many
-    factors. heavy: see `Sums.light`."""
+    factors. heavy: see `Sums.light`. wide: sums of int16 that 32 bits do not hold (`nmp_dsp_is_narrow`)."""
     pixels, groups, channels, k = sums.pixels, sums.groups, sums.channels, sums.k
     steps = groups * prod(ceil(n / size) * size for n, size in zip((pixels, channels, k), block, strict=True))
     outputs = pixels * groups * channels
@@ -177,6 +177,7 @@ def _dense(sums: Sums, x: Value, y: Value, block: tuple[int, int, int]) -> dict[
         "steps": steps,
         "heavy": steps * (1 - sums.light),
         "late": steps * min(1.0, each * k / row / pixels) * (each * k + 5 * min(channels, 64) > room),
+        "wide": steps * (x.dtype == "int16" and k > 256),
         "broken": steps * (k % 64 != 0),
         "rows": gathered * (rows.kernel if groups == columns.dilation == 1 else sums.taps),
         "edges": 0 if sums.direct else sums.images * groups * sums.edges,
