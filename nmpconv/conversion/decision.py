@@ -53,8 +53,9 @@ def limit_costs(context: Context, calibrated: Calibrated) -> Calibrated:
 
 def affordable(options: Options, fitter: Fitter) -> tuple[Fitter, str]:
     """Returns what `costly_widths` makes of a fitter, where it is for these options to decide."""
-    if options.bits != "8" or options.widths != "default" or options.faithful or options.state:
-        return fitter, ""  # an error in a state comes back in every call
+    has_states = bool(options.state or fitter.graph.variables)  # whose errors come back in every call
+    if options.bits != "8" or options.widths != "default" or options.faithful or has_states:
+        return fitter, ""
     finish = finisher(replace(options, max_ram=None, ram=None, drop_channels=False, stream=None))
     return costly_widths.run(fitter, finish, options.target)
 

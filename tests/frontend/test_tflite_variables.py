@@ -12,6 +12,7 @@ import pytest
 from tflite_files import LiteRT, Op, Tensor, constant, tflite
 
 import nmpconv
+from nmpconv.conversion import costly_widths
 from nmpconv.errors import UnsupportedModel
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.tflite import to_onnx
@@ -20,7 +21,9 @@ STEP, ZERO = 0.05, -3
 GRIDS = {"float32": {}, "int8": {"type": "int8", "scale": STEP, "zero": ZERO}}
 
 
-def file(kind: str = "float32", *, start: float = 0.0, assigned: bool = True, once: bool = True) -> bytes:
+def file(
+    kind: str = "float32", *, start: float = 0.0, assigned: bool = True, once: bool = True, computed: bool = False
+) -> bytes:
     """The last two of three frames of four are kept; all three make the result. A read behind an assignment gives what
     was assigned."""
     grid: Mapping[str, Any] = GRIDS[kind]
@@ -59,6 +62,9 @@ def file(kind: str = "float32", *, start: float = 0.0, assigned: bool = True, on
         Op("FULLY_CONNECTED", ("flat", "w", "b"), ("y",), "FullyConnectedOptions", {}),
     ]
     begin = [handle, Op("ASSIGN_VARIABLE", ("handle", "start"), ())]
+    if computed:
+        tensors["negative"] = Tensor((1, 2, 4), **grid)
+        begin = [handle, Op("NEG", ("start",), ("negative",)), Op("ASSIGN_VARIABLE", ("handle", "negative"), ())]
     return tflite(tensors, ops, ["x"], ["y"], begin if once else ())
 
 
@@ -98,9 +104,20 @@ def test_a_file_keeps_its_variables(kind: str, tmp_path: Path, need_package) -> 
         assert np.abs(got.astype(np.float64) - wanted).max() <= (1 if kind == "int8" else 0.01 * step)
 
 
+def test_variables_keep_16_bits_whatever_they_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m.tflite").write_bytes(file())
+    monkeypatch.setattr(costly_widths, "MOST", 1.0)
+    net = nmpconv.load(nmpconv.convert(tmp_path / "m.tflite", data=[frames(20, 1)[:, 0]], fast=True).data)
+    assert {tensor.dtype for tensor in net.model.tensors if tensor.offset is not None} == {"int16"}
+
+
 @pytest.mark.parametrize(
     ("about", "message"),
-    [({"start": 1.0}, "begins with other numbers than 0"), ({"assigned": False}, "nothing is assigned")],
+    [
+        ({"start": 1.0}, "begins with other numbers than 0"),
+        ({"start": 1.0, "computed": True}, "begins with what is computed"),
+        ({"assigned": False}, "nothing is assigned"),
+    ],
 )
 def test_what_is_no_state_is_refused(about: dict[str, Any], message: str, tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(file(**about))

@@ -2,7 +2,7 @@
 
 1. The first read of a variable is an input that has its name; of a quantized one the reals on its grid.
 2. What is assigned to it last is the output `NAME.next`. A read behind an assignment is what was assigned.
-3. States begin at 0, so a variable has to: the subgraph that runs once assigns it.
+3. States begin at 0, so a variable has to: the subgraph that runs once assigns it a constant.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ STATES = "nmpconv.states"  # key of the metadata that has outputs by input, as J
 HANDLE, READ, ASSIGN, ONCE = KINDS = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")
 
 
-def starts(model: TfliteModel) -> dict[str, np.ndarray]:
-    """Reals that a subgraph assigns to variables, by their names; only constants."""
+def starts(model: TfliteModel) -> dict[str, np.ndarray | None]:
+    """Reals that a subgraph assigns to variables, by their names; None where it computes them."""
     names = _names(model)
     pairs = [(names.get(handle, ""), model.tensors[number]) for handle, number in _assignments(model)]
-    return {name: reals_of(tensor) for name, tensor in pairs if tensor.data is not None}
+    return {name: None if tensor.data is None else reals_of(tensor) for name, tensor in pairs}
 
 
 class Variables:
     """The variables of a model while it is written. starts: what they begin with, by name."""
 
-    def __init__(self, writer: Writer, starts: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, writer: Writer, starts: Mapping[str, np.ndarray | None]) -> None:
         self._writer, self._starts = writer, starts
         self._names = _names(writer.model)
         self._assigned = {self._names.get(handle) for handle, _ in _assignments(writer.model)}
@@ -66,8 +66,10 @@ class Variables:
             return
         if variable not in self._assigned:
             raise Unsupported(f"nothing is assigned to variable '{variable}'", hint="a constant")
-        if np.any(self._starts.get(variable, 0)):
-            raise Unsupported(f"variable '{variable}' begins with other numbers than 0", hint="states that begin at 0")
+        start = self._starts.get(variable, np.zeros(1))
+        if start is None or np.any(start):
+            numbers = "what is computed" if start is None else "other numbers than 0"
+            raise Unsupported(f"variable '{variable}' begins with {numbers}", hint="states that begin at a constant 0")
         self._inputs[variable] = self._writer.state(number, variable)
         self._now[variable] = number
 
