@@ -342,7 +342,7 @@ class Esp32c3(Chip):
         return uc
 
     def load(self, elf: Path) -> int:
-        """What the ROM does with the image in flash."""
+        """The boot ROM: loads the image from flash."""
         known = boards.BOARDS[self.board]
         _, image = firmware_images.content(elf, elf.read_bytes(), "esptool", self.board, known)
         magic, count, _, _, entry, _, chip = struct.unpack_from("<4BIB3xH", image)

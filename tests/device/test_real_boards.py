@@ -27,6 +27,12 @@ def chip(request: pytest.FixtureRequest, firmware: Callable[..., Path], need_pac
     return request.param(firmware(request.param.board, FEW))
 
 
+@pytest.mark.parametrize("board", [chip.board for chip in CHIPS])
+def test_all_ops_fit(board: str, firmware: Callable[..., Path]) -> None:
+    """What `device build` compiles by default."""
+    assert firmware(board).is_file()
+
+
 def test_a_model_on_it(chip: Chip, model: bytes, net: Net, inputs: Sequence[np.ndarray]) -> None:
     """Upload at a faster rate, then the same bytes as here; all that firmware did before, the chip allows."""
     assert abs(chip.rate / 115200 - 1) < 0.01

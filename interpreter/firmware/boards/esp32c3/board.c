@@ -51,9 +51,6 @@
 #define LINE 1u       /* the interrupt of the processor that the UART has */
 
 extern uint8_t __model[], __model_end[], __arena[], __arena_end[], __program_bytes[];
-extern uint32_t __bss_start[], __bss_end[];
-int main(void);
-void start(void);
 void trap(void);
 
 static const uint32_t rates[] = {115200u, 230400u, 460800u, 1000000u};
@@ -75,15 +72,6 @@ __asm(
     "csrw mtvec, a0\n"
     "j start\n"
     ".text\n");
-
-void start(void) {
-  for (uint32_t *to = __bss_start; to < __bss_end;) {
-    *to++ = 0;
-  }
-  main();
-  for (;;) {
-  }
-}
 
 /* A fault ends in a reset. After an overrun the FIFO begins anew. */
 __attribute__((interrupt)) void trap(void) {

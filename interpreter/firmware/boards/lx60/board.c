@@ -8,9 +8,6 @@
 #define CLOCK_HZ 40000000u
 
 extern uint8_t __program_start[], __program_end[], __model[], __model_end[], __arena[], __arena_end[];
-extern uint32_t __bss_start[], __bss_end[];
-int main(void);
-void start(void);
 
 __asm(
     ".text\n"
@@ -19,15 +16,6 @@ __asm(
     "movi a1, __stack_top\n"
     "movi a0, start\n"
     "jx a0\n");
-
-void start(void) {
-  for (uint32_t *to = __bss_start; to < __bss_end;) {
-    *to++ = 0;
-  }
-  main();
-  for (;;) {
-  }
-}
 
 void board_init(void) {
   UART[2] = 7; /* FIFOs on, and empty */

@@ -13,23 +13,11 @@
 #define CLOCK_HZ 1000000000u
 
 extern uint8_t __program_start[], __program_end[], __model[], __model_end[], __arena[], __arena_end[];
-extern uint32_t __bss_start[], __bss_end[];
-int main(void);
-void start(void);
 
 __attribute__((naked, section(".vectors"))) void reset_handler(void) {
   __asm volatile(
       ".option push\n .option norelax\n la gp, __global_pointer$\n .option pop\n"
       "la sp, __stack_top\n j start\n");
-}
-
-void start(void) {
-  for (uint32_t *to = __bss_start; to < __bss_end;) {
-    *to++ = 0;
-  }
-  main();
-  for (;;) {
-  }
 }
 
 void board_init(void) {

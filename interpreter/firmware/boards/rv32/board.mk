@@ -1,4 +1,4 @@
 CROSS := riscv64-unknown-elf-
 PACKAGES := gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf
 CFLAGS += -march=rv32imac -mabi=ilp32 -misa-spec=2.2 -mcmodel=medany --specs=picolibc.specs
-SOURCES += boards/rv32/board.c
+SOURCES += boards/rv32/board.c boards/common/start.c
