@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nmpconv.cli import console
 
-COLOURS = {"keeps": "bold green", "loses a little": "bold yellow", "loses": "bold red", "too few to tell": "bold"}
+STYLES = ("bold green", "bold yellow", "bold red", "bold")  # of the words of a verdict
 
 if TYPE_CHECKING:
     from nmpconv.base.verdict import Verdict
@@ -80,6 +80,9 @@ def _pictures(inputs: Sequence[FilePort]) -> str:
 
 def show_verdict(verdict: Verdict, about: str = "") -> None:
     """Shows a verdict in two or three lines. about: what it is on, where there are several."""
+    from nmpconv.base.verdict import UNSURE, WORDS  # with numpy, which --help does without
+
+    style = dict(zip((*WORDS, UNSURE), STYLES, strict=True)).get(verdict.word, "")
     console.facts(
         [
             ("target" if about else "", about),
@@ -87,7 +90,7 @@ def show_verdict(verdict: Verdict, about: str = "") -> None:
             ("needs", "" if verdict.footprint is None else verdict.footprint.words),
             ("nearness", verdict.nearness),
         ],
-        {"verdict": (verdict.word, COLOURS.get(verdict.word, ""))},
+        {"verdict": (verdict.word, style)},
     )
 
 

@@ -1,4 +1,4 @@
-"""What may be computed of constants during the import."""
+"""The budget of what the import computes of constants."""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@
 #define NMP_CONV_DEPTHWISE 1
 #endif
 
-/* 1: among them those whose kernels have more or less than three rows. 0: others with groups are quicker for none. */
+/* 1: depthwise convolutions also of other kernels than three rows have kernels of their own. 0: they are computed as
+ * others with groups are, for models that have none. */
 #ifndef NMP_CONV_TAPS
 #define NMP_CONV_TAPS NMP_CONV_DEPTHWISE
 #endif
