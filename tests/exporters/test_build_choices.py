@@ -1,0 +1,92 @@
+"""Choices of a bundle's build.h, built for a microcontroller: the same bytes, by the kernels that are quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+
+import nets
+import numpy as np
+import pytest
+from zoo_quick import bench_module
+
+from nmpconv.exporters.c_sources import bundle
+from nmpconv.file.reader import read
+from nmpconv.file.writer import to_bytes
+
+BENCH = bench_module("mcu_run")
+BOARDS = {
+    "mps2-an386": ("arm-none-eabi-gcc", "qemu-system-arm"),
+    "mps3-an547": ("arm-none-eabi-gcc", "qemu-system-arm"),
+}
+
+
+def depthwise(bits: int, kernel: int, **params: int) -> bytes:
+    """A depthwise layer of 12 channels; the bytes of its file."""
+    net = nets.Net(1, nets.grid(bits, -3))
+    net.input("x", 1, 9, 9, 12, quant=nets.grid(bits, -4))
+    net.integers("w", 12, kernel, kernel, 1, most=100, quant=nets.grid(8, *[-6] * 12, axis=0))
+    net.integers("b", 12, most=50, quant=nets.grid(16, -3))
+    net.op("conv2d", "x w b", "y", groups=12, pad_top=2, pad_left=2, pad_bottom=2, pad_right=2, **params)
+    return to_bytes(nets.placed(net.graph("y")), {})
+
+
+def attention(bits: int) -> bytes:
+    """A product of two activations, whose sums are longer than those of the only weights, and a softmax of it."""
+    net = nets.Net(2, nets.grid(8, -4))
+    net.input("a", 1, 33, 40)
+    net.input("b", 1, 35, 40, quant=nets.grid(bits, -4))
+    net.op("batch_matmul", "a b", "scores", quant=nets.grid(8, 0))
+    exponents = np.rint(2.0**30 * np.exp(-np.arange(256) / 8))
+    net.const("t", exponents, nets.grid(32, -30))
+    net.op("softmax", "scores t", "p", axis=2, quant=nets.grid(8, -7))
+    net.integers("w", 4, 35, most=90, quant=nets.grid(8, *[-6] * 4, axis=0))
+    net.integers("bias", 4, most=50, quant=nets.grid(16, -4))
+    net.op("fully_connected", "p w bias", "y")
+    return to_bytes(nets.placed(net.graph("y")), {})
+
+
+def choice(data: bytes, name: str) -> str:
+    built = bundle({"model": data})["src/base/build.h"].decode()
+    return built.partition(f"#define {name} ")[2].partition("\n")[0]
+
+
+@pytest.fixture
+def measured(need_tool: Callable[..., str], tmp_path: Path) -> Callable[[str, bytes], int]:
+    """Instructions of a run of a bundle, whose outputs have to be this machine's."""
+
+    def run(board: str, data: bytes) -> int:
+        for tool in BOARDS[board]:
+            need_tool(tool)
+        (tmp_path / "net.nmp").write_bytes(data)
+        return BENCH.measured(board, tmp_path / "net.nmp", tmp_path).instructions
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize(
+    ("kernel", "params", "taps"),
+    [(5, {}, "1"), (3, {"dilation_h": 2, "dilation_w": 2}, "1"), (3, {"dilation_h": 2}, "0"), (1, {}, "1")],
+)
+def test_depthwise_kernels(
+    bits: int, kernel: int, params: dict[str, int], taps: str, measured: Callable[[str, bytes], int]
+) -> None:
+    data = depthwise(bits, kernel, **params)
+    assert choice(data, "NMP_CONV_TAPS") == taps
+    outputs = prod(read(data).tensors[-1].shape)
+    assert measured("mps2-an386", data) < outputs * (8 * kernel**2 + 70) + 4000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("board", BOARDS)
+def test_attention(board: str, bits: int, measured: Callable[[str, bytes], int]) -> None:
+    data = attention(bits)
+    assert choice(data, "NMP_CONV_K_MAX") == "40"
+    assert choice(data, "NMP_WEIGHT_BITS") == ("8" if bits == 8 else "0")
+    assert choice(data, "NMP_SOFTMAX_LINES") == "1"
+    products, scores = 33 * 35 * 40, 33 * 35
+    assert measured(board, data) < 3.5 * products + 110 * scores + 20000
