@@ -31,7 +31,8 @@ BENCH = Path(__file__).resolve().parents[1]
 RUNS = (("int8", 1), ("int8", 2), ("int16", 1))  # bits and threads
 LEAST_CORRELATION = 0.9  # of outputs with float32's: below it, an engine computes something else
 LOADS = 5  # fresh processes that load a model, of which the best counts
-REST = 0.003  # seconds between turns: threads that spin after their work have stopped by then
+REST = 0.003  # seconds between turns of one thread
+REST_OF_THREADS = 0.06  # of several: those of ONNX Runtime spin for 45 ms after their work, and take others' time
 
 
 class Failed(Exception):
@@ -121,7 +122,8 @@ class Bench:
                     workers[name] = worker
                     self.versions[name] = str(worker.about["version"])
             batches = {name: worker.batch for name, worker in workers.items()}
-            times = calmest(lambda: interleave(batches, self.args.rounds, self.args.seconds, lambda: time.sleep(REST)))
+            rest = REST_OF_THREADS if threads > 1 else REST
+            times = calmest(lambda: interleave(batches, self.args.rounds, self.args.seconds, lambda: time.sleep(rest)))
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         return Row(model.name, bits, threads, model.macs, times, missing, correlations, kernels)
 

@@ -29,7 +29,7 @@ import numpy as np
 from peers.job import Job
 
 WAYS = ("nmpconv", "batch", "calls", "row")
-REST = 0.01  # seconds between turns: threads that spin after their work have stopped by then
+REST = 0.06  # seconds between turns: threads that spin after their work (ONNX Runtime's for 45 ms) have stopped
 CORES = len(os.sched_getaffinity(0))
 
 Engine = Callable[[np.ndarray], np.ndarray]  # results [n, ...] of samples [n, ...]
