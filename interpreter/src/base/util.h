@@ -1,8 +1,11 @@
-/* Sums of sizes, which every folder makes. */
+/* Sums of sizes and the bits of a number, which every folder needs. */
 #ifndef NMP_BASE_UTIL_H
 #define NMP_BASE_UTIL_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+#include "base/build.h"
 
 #define NMP_CACHE_LINE 64 /* bytes; workers do not share one */
 
@@ -17,6 +20,19 @@ static inline size_t nmp_max(size_t a, size_t b) {
 /* The next multiple of unit; n + unit fits. */
 static inline size_t nmp_round_up(size_t n, size_t unit) {
   return (n + unit - 1) / unit * unit;
+}
+
+/* The bits of v > 0 from its highest one down. */
+static inline int nmp_bits_of(uint64_t v) {
+#if defined(__GNUC__) && !NMP_FIXED_CPU
+  return 64 - __builtin_clzll(v);
+#else
+  int bits = 0;
+  for (; v; v >>= 1) {
+    bits++;
+  }
+  return bits;
+#endif
 }
 
 #endif

@@ -30,6 +30,7 @@ static size_t matrices_of(const nmp_op *op) {
   return y->size / ((size_t)y->shape[y->rank - 2] * (size_t)y->shape[y->rank - 1]);
 }
 
+#define FEW 2         /* matrices of a thread, up to which one more or less counts */
 #define PACKED_ROWS 4 /* of a, from which on b is worth an order of its own */
 
 /* One product of two matrices as a fully connected layer whose weights are only known now. Its kernel reads b where it
@@ -51,6 +52,12 @@ static size_t workers_of(const nmp_op *op) {
 /* Weights have an order of the kernel's own, as they have nowhere that keeps no steps. */
 static int packs(const nmp_conv_kernel *kernel) {
   return NMP_KEEP_STEPS && kernel->packed;
+}
+
+/* Shares of each matrix, so that threads have the same number of them where matrices are few. */
+static size_t parts_of(size_t matrices, size_t threads) {
+  const size_t parts = (threads + matrices - 1) / matrices;
+  return matrices % threads == 0 || matrices > FEW * threads ? 1 : nmp_max(parts, FEW);
 }
 
 /* kernel NULL: this build has none. */
@@ -85,7 +92,7 @@ static void products_of(const nmp_op *op, products *p) {
     p->kernel = nmp_conv_portable(c);
   }
   const int shares = NMP_KEEP_STEPS && p->kernel->tasks;
-  p->parts = nmp_min((threads + p->matrices - 1) / p->matrices, shares ? p->kernel->tasks(c, threads) : 1);
+  p->parts = shares ? nmp_min(parts_of(p->matrices, threads), p->kernel->tasks(c, threads)) : 1;
   p->unit = packs(p->kernel) ? NMP_CACHE_LINE : 16;
   p->zeros = nmp_round_up(c->out, p->unit);
   p->packed = packs(p->kernel) ? nmp_round_up(p->kernel->packed(c), p->unit) : 0;

@@ -3,6 +3,7 @@
  *   B = rsh(S, -shift) + offset * 2^offset_shift = v * 2^t, 2^30 <= v < 2^31;   i = (v >> 22) - 256, f = v mod 2^22
  *   a = rsh(rsh(c[i] * 2^22 + (c[i+1] - c[i]) * f, 22) * m[t+30], 31);          y = sat(rsh(x * a, e[t+30]))
  */
+#include "base/util.h"
 #include "ops/common/tasks.h"
 
 #define CHANNELS_MAX 4096 /* legal channels of a sum */
@@ -39,25 +40,36 @@ static nmp_rule lrn_check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-/* Of one element, from the sum of squares around it. */
-static int64_t response(const int32_t *table, const nmp_lrn_params *p, int32_t q, int64_t sum) {
+/* What elements are multiplied by, and the shift of the product, from the sum of squares around them. */
+typedef struct factor {
+  int64_t a;
+  int shift;
+} factor;
+
+static factor factor_of(const int32_t *table, const nmp_lrn_params *p, int64_t sum) {
   const int32_t *samples = table, *multipliers = table + PIECES + 1, *shifts = multipliers + POWERS;
-  int64_t v = (p->shift > 0 ? sum * ((int64_t)1 << p->shift) : nmp_rsh(sum, -p->shift)) +
-              (int64_t)p->offset * ((int64_t)1 << p->offset_shift);
-  int t = 30; /* from here on 30 more than in the equations */
-  for (; v >> 31; v >>= 1) {
-    t++;
-  }
-  for (; v >> 30 == 0; v <<= 1) {
-    t--;
-  }
+  const int64_t base = (p->shift > 0 ? sum * ((int64_t)1 << p->shift) : nmp_rsh(sum, -p->shift)) +
+                       (int64_t)p->offset * ((int64_t)1 << p->offset_shift);
+  const int t = nmp_bits_of((uint64_t)base) - 1; /* 30 more than in the equations */
+  const int64_t v = t > 30 ? base >> (t - 30) : base << (30 - t);
   const int64_t i = (v >> 22) - PIECES, f = v & (((int64_t)1 << 22) - 1);
   const int64_t power = nmp_rsh(samples[i] * ((int64_t)1 << 22) + ((int64_t)samples[i + 1] - samples[i]) * f, 22);
-  return nmp_rsh(q * nmp_rsh(power * multipliers[t], 31), shifts[t]);
+  return (factor){nmp_rsh(power * multipliers[t], 31), shifts[t]};
 }
 
 static int64_t square(int64_t q) {
   return q * q;
+}
+
+/* A pixel all of whose channels see all of them. */
+static void run_whole(const nmp_op *op, size_t pixel, size_t channels) {
+  const nmp_tensor *x = &op->in[0];
+  int64_t sum, squares;
+  NMP_BY_1(NMP_IN_USE(op->kernels).moments, NMP_WIDE(x->bits))(&sum, &squares, nmp_at(x, pixel), channels);
+  const factor all = factor_of((const int32_t *)op->in[1].data, &op->params.lrn, squares);
+  for (size_t c = 0; c < channels; c++) {
+    nmp_store(&op->out[0], pixel + c, nmp_rsh(nmp_load(x, pixel + c) * all.a, all.shift));
+  }
 }
 
 static void run_pixels(const nmp_op *op, const void *how, size_t first, size_t last) {
@@ -65,16 +77,22 @@ static void run_pixels(const nmp_op *op, const void *how, size_t first, size_t l
   const nmp_lrn_params *p = &op->params.lrn;
   const size_t channels = (size_t)x->shape[x->rank - 1];
   const size_t before = (size_t)(p->size - 1) / 2, after = (size_t)p->size / 2;
+  const int whole = before + 1 >= channels && after + 1 >= channels;
   (void)how;
   for (size_t pixel = first * channels; pixel < last * channels; pixel += channels) {
     int64_t sum = 0;
+    if (whole) {
+      run_whole(op, pixel, channels);
+      continue;
+    }
     for (size_t c = 0; c < after && c < channels; c++) {
       sum += square(nmp_load(x, pixel + c));
     }
     for (size_t c = 0; c < channels; c++) {
       sum += c + after < channels ? square(nmp_load(x, pixel + c + after)) : 0;
       sum -= c > before ? square(nmp_load(x, pixel + c - before - 1)) : 0;
-      nmp_store(y, pixel + c, response((const int32_t *)op->in[1].data, p, nmp_load(x, pixel + c), sum));
+      const factor own = factor_of((const int32_t *)op->in[1].data, p, sum);
+      nmp_store(y, pixel + c, nmp_rsh(nmp_load(x, pixel + c) * own.a, own.shift));
     }
   }
 }

@@ -67,6 +67,31 @@ static NMP_INLINE void interpolate(uint8_t *y, const int16_t *x, const int32_t *
 FAST_INTERPOLATE(16to8, 0)
 FAST_INTERPOLATE(16to16, 1)
 
+/* 8 at a time; the first quotient is at most 1 below. */
+static NMP_INLINE void divide_by_sum(uint8_t *y, const int32_t *e, size_t n, int up, uint64_t sum, uint32_t inverse,
+                                     int32_t lo, int32_t hi, int y_wide) {
+  const __m128i by = _mm_cvtsi32_si128(up + 1);
+  const vector half = v_set64((int64_t)sum), twice = v_add64(half, half), factor = v_set64(inverse);
+  const vector least = v_set64(lo), most = v_set64(hi);
+  for (size_t i = 0; i < n; i += 8) {
+    const __mmask8 some = (__mmask8)(n - i < 8 ? (1u << (n - i)) - 1 : 0xff);
+    const vector own = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(some, e + i));
+    const vector part = v_add64(_mm512_sll_epi64(own, by), half);
+    const vector q = _mm512_srli_epi64(_mm512_mul_epu32(_mm512_srli_epi64(part, 16), factor), 46);
+    const __mmask8 below = _mm512_cmpge_epu64_mask(v_sub64(part, _mm512_mullo_epi64(q, twice)), twice);
+    const vector v = _mm512_mask_add_epi64(q, below, q, v_set64(1));
+    v_store_narrow64(y + (i << y_wide), v_max64(v_min64(v, most), least), n - i, y_wide);
+  }
+}
+
+static NMP_QUOTIENTS(fast_quotients_8) {
+  divide_by_sum(y, e, n, up, sum, inverse, lo, hi, 0);
+}
+
+static NMP_QUOTIENTS(fast_quotients_16) {
+  divide_by_sum(y, e, n, up, sum, inverse, lo, hi, 1);
+}
+
 static const nmp_conv_kernel *avx512vnni_choose(const nmp_conv *c) {
   const nmp_conv_kernel *depthwise = nmp_depthwise_avx512vnni(c);
   return depthwise ? depthwise : nmp_conv_avx512vnni(c);
@@ -81,6 +106,8 @@ void nmp_kernels_avx512vnni(nmp_kernels *kernels) {
   }
   kernels->interpolate[0] = fast_interpolate_16to8;
   kernels->interpolate[1] = fast_interpolate_16to16;
+  kernels->quotients[0] = fast_quotients_8;
+  kernels->quotients[1] = fast_quotients_16;
   kernels->conv = avx512vnni_choose;
 }
 
