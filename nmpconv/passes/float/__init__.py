@@ -24,6 +24,7 @@ from nmpconv.passes.float import (
     power_mean,
     prune,
     quotients,
+    shortcuts,
     slices,
     stacks,
     variance,
@@ -34,7 +35,8 @@ Pass = Callable[[Graph], Graph]
 
 # Functions are recognised as exporters write them. Affine maps go before clamps, which would end up between them and
 # the layer; pads come last, as they may need to know clamps, and set free the affine maps above them. Tables take in
-# what no layer could, and a layer the units of inputs. Slices go up where nothing is to be recognised any more.
+# what no layer could, and a layer the units of inputs. Slices go up where nothing is to be recognised any more, after
+# `shortcuts`, which takes some.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
     ("variance", variance.run),
@@ -53,6 +55,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("stacks", stacks.run),
     ("fuse_table", fuse_table.run),
     ("wide_sums", wide_sums.run),
+    ("shortcuts", shortcuts.run),
     ("slices", slices.run),
     ("prune", prune.run),
 )
