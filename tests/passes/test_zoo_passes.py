@@ -25,7 +25,7 @@ MODELS = {
     "mlperf_vww_mobilenet025_nchw": ("reshape softmax", 55296),
     "mlperf_kws_dscnn": ("reshape softmax", 16000),
     "mlperf_ad_autoencoder": ("", 768),
-    "cifar10_resnet20": ("reshape slice pad", 49152),
+    "cifar10_resnet20": ("reshape", 49152),
     "mobilenetv1_025_224": ("reshape softmax", 301056),
     "mobilenetv2_100_224_ptqdeq": ("reshape softmax", 1505280),
     "squeezenet1.1_227": ("reshape concat softmax", 1017920),
