@@ -153,14 +153,13 @@ def _reference(builder: _Builder, field: Any, value: Any) -> int:
 
 
 class LiteRT:
-    """LiteRT's interpreter with its portable kernels."""
+    """LiteRT's interpreter with its portable kernels, or with those that explain these."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, *, by_reference: bool = False) -> None:
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-        self._net = Interpreter(
-            model_content=data, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-        )
+        kernels = OpResolverType.BUILTIN_REF if by_reference else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        self._net = Interpreter(model_content=data, experimental_op_resolver_type=kernels)
         self._net.allocate_tensors()
 
     def run(self, *inputs: np.ndarray) -> list[np.ndarray]:
