@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+import installed_ops  # noqa: F401
 import json_schemas
 import onnxruntime
 import pytest
@@ -29,7 +30,6 @@ from nmpconv.cli import console
 from nmpconv.device import simulator
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path += [str(ROOT / "samples" / "gate"), str(ROOT / "tests" / "entry_points")]  # a custom op, as if installed
 OLD = "1.23."  # of onnxruntime: the newest for Python 3.10
 # What it has not or gets wrong, so that it cannot be compared with.
 LACKS = {

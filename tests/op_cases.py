@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import installed_ops  # noqa: F401
+
 from nmpconv.ops import OPS, Case
 
 BY_OP = {name: list(op.cases()) for name, op in OPS.items()}

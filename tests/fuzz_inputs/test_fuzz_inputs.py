@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,12 @@ MUTANTS = 100
 SECONDS = 10.0
 NATIVE_SECONDS = 10.0
 QUICK = [name for name, kind in KINDS.items() if kind.missing is None]
+
+
+def test_the_command_starts(root: Path) -> None:
+    """As `make fuzz` has it, where no conftest is loaded."""
+    command = [sys.executable, "-m", "fuzz_inputs", "--help"]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(root / "tests")}, check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("name", QUICK)
