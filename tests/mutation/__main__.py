@@ -1,15 +1,18 @@
 """`make mutants`: which changes of the sources no quick test sees.
 
     python -m mutation --count 500                    so many of C and of Python; goes on where the last run ended
-    python -m mutation --count 60 --trace             and find out before which tests call which functions
+    python -m mutation --count 60 --trace             and find out before which tests call which functions, anew
+    python -m mutation --count 60 --trace ops api     of these folders of tests
     python -m mutation --count 60 --again             the survivors once more
     python -m mutation --count 60 --report            what is known
 
 A mutant is judged by the quick tests that call its function, the cheapest of each test file first. Which do is in
-FOLDER/touched.jsonl, of a traced run, without which one comes first; tests that compile the mutant's file themselves
-come after forty of these, and where nothing is traced the folder of tests that mirrors the file's. A result is a line
-of FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with the reason, and so do those whose compiled
-interpreter is the same; they count neither as killed nor as survivors. Exit status 1 where fewer than 97 % are killed.
+FOLDER/touched, a file for each folder of tests; those that have none are traced first. Tests that compile the mutant's
+file themselves come after forty of these, and so does the folder of tests that mirrors the file's where it is not
+traced. Each of --jobs copies of the checkout traces, compiles and tests at the same time as the others. A result is a
+line of FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with the reason, and so do those whose
+compiled interpreter is the same; they count neither as killed nor as survivors. Exit status 1 where fewer than 97 % are
+killed.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from collections import Counter
@@ -69,9 +73,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=LANGUAGES, nargs="+", default=LANGUAGES)
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no mutant after so many")
-    parser.add_argument("--trace", nargs="*", metavar="FOLDER", help="run these folders of tests, or all, traced")
+    parser.add_argument("--trace", nargs="*", metavar="FOLDER", help="trace these folders of tests, or all, anew")
     parser.add_argument("--limit", type=float, default=90.0, help="seconds of tests for a mutant")
-    parser.add_argument("--jobs", type=int, default=1, help="copies of the checkout that work at once")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="copies of the checkout that work at once")
     parser.add_argument("--again", action="store_true", help="test survivors once more")
     parser.add_argument("--report", action="store_true", help="test nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
@@ -91,15 +95,19 @@ def run(mutants: list[Mutant], path: Path, asked: argparse.Namespace) -> None:
     """Appends the result of each to the file."""
     copies: SimpleQueue[Copy] = SimpleQueue()
     lock = Lock()
-    touches = path.with_name("touched.jsonl")
-    jobs = max(min(asked.jobs, len(mutants)), asked.trace is not None)
-    clones = [Copy(ROOT, path.parent / f"copy{job}", asked.limit, touches) for job in range(jobs)]
-    if clones and (asked.trace is not None or not touches.exists()):
-        if not asked.trace:
-            touches.unlink(missing_ok=True)
-        clones[0].trace(asked.trace or folders(ROOT))
-    for copy in clones:
-        copies.put(copy)
+    touches = path.with_name("touched")
+    traced = {file.stem for file in touches.glob("*.jsonl")} if asked.trace is None else set()
+    missing = [name for name in asked.trace or folders(ROOT) if name not in traced]
+    for job in range(min(asked.jobs, len(mutants)) or bool(asked.trace is not None)):
+        copies.put(Copy(ROOT, path.parent / f"copy{job}", asked.limit, touches))
+
+    def trace(folder: str) -> None:
+        copy = copies.get()
+        try:
+            copy.trace(folder)
+        finally:
+            copies.put(copy)
+
     end = time.monotonic() + asked.seconds
 
     def judge(mutant: Mutant) -> None:
@@ -116,6 +124,7 @@ def run(mutants: list[Mutant], path: Path, asked: argparse.Namespace) -> None:
             print(f"{verdict.result:9} {verdict.seconds:6.1f} s  {mutant.key}", flush=True)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
+        list(pool.map(trace, missing if copies.qsize() else ()))
         list(pool.map(judge, mutants))
 
 

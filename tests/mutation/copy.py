@@ -10,9 +10,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from mutation.functions import Functions, Touches
 from mutation.runner import QUICK
 from mutation.sites import Mutant
 
-# Not traced: these read sources as text, compile them anew, start other processes or wait for devices.
+# Not traced: these read sources as text, compile them anew or wait for devices.
 ASIDE = ("mutation", "documents", "exporters", "wheels", "build", "browser", "bench", "device", "zoo", "fuzz_models")
 # Tests that compile sources anew, which no trace sees.
 KERNELS = "tests/ops/test_kernels.py"
@@ -31,10 +31,13 @@ COMPILING = {
     "sound": "tests/runtime/test_sound_frames.py",
 }
 UNLINKED = ("image", "sound")  # folders of C that the interpreter of Python does without
+CONSTANTS = "tests/documents/test_limits_page.py"  # of modules, which no test calls
 RELEASE = ("-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG",)
 COUNTING = f"{RELEASE[0]} -g -fno-inline -fsanitize-coverage=inline-8bit-counters,pc-table"
 CLANG = "clang-19"
+BELOW = 'import os; "NMP_BELOW" in os.environ and __import__("mutation_below")'
 JOBS = 2  # compilers
+FEW, MORE = 6, 40  # tests of the first batches: to collect many takes long
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 MOST = 1000  # tests for a mutant
 
@@ -44,12 +47,14 @@ def folders(root: Path) -> list[str]:
     return [path.name for path in sorted((root / "tests").iterdir()) if path.is_dir() and path.name not in ASIDE]
 
 
-def untraced(root: Path, file: str) -> tuple[str, ...]:
-    """Tests of a source beside the traced ones: a file of COMPILING, or the folder of tests that mirrors its own."""
+def untraced(root: Path, file: str, traced: Collection[str] = ()) -> tuple[str, ...]:
+    """Tests of a source beside the traced ones: a file of COMPILING, or the folder of tests that mirrors its own.
+    traced: folders of tests that were traced."""
     parts = file.split("/")
     if parts[0] != "nmpconv":
         return (COMPILING[parts[2]],) if parts[2] in COMPILING else ()
-    return (f"tests/{parts[1]}",) if (root / "tests" / parts[1]).is_dir() else ()
+    mirror = root / "tests" / parts[1]
+    return (f"tests/{parts[1]}",) if mirror.is_dir() and parts[1] not in traced else ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,8 @@ class Verdict:
 
 @dataclass
 class Copy:
-    """folder: of the copy, brought up to date. limit: seconds of tests for a mutant. touches: tests to choose from."""
+    """folder: of the copy, brought up to date. limit: seconds of tests for a mutant. touches: folder of the traces, of
+    which tests are chosen."""
 
     root: Path
     folder: Path
@@ -93,8 +99,9 @@ class Copy:
         self.python = venv / "bin" / "python"
         packages = Path(subprocess.check_output([self.python, "-c", PACKAGES], text=True).strip())
         # The copy comes before what is installed.
-        (packages / "copy.pth").write_text(f"{self.folder}\n{sysconfig.get_path('purelib')}\n", encoding="utf-8")
-        self.chosen = Touches(self.touches)
+        shutil.copy(self.folder / "tests" / "mutation" / "below.py", packages / "mutation_below.py")
+        lines = (str(self.folder), sysconfig.get_path("purelib"), BELOW)
+        (packages / "copy.pth").write_text("\n".join(lines), encoding="utf-8")
         self.runner: subprocess.Popen[str] | None = None
         self.native = True  # the interpreter is to be compiled before the next test
         self.plain = b""  # digest of the interpreter without a mutant
@@ -116,26 +123,41 @@ class Copy:
         run = partial(subprocess.run, cwd=self.folder, capture_output=True, env=self._env(), check=False)
         return all(run(command).returncode == 0 for command in commands)
 
-    def trace(self, folders: Sequence[str]) -> None:
-        """Appends to the file of touches; without clang no functions of C."""
-        env = {**self._env(), "NMP_TOUCHED": str(self.touches.absolute())}
+    def trace(self, folder: str) -> None:
+        """Runs a folder of tests; without clang no functions of C are seen."""
+        self.touches.mkdir(exist_ok=True)
+        path = self.touches.absolute() / f"{folder}.part"
+        path.unlink(missing_ok=True)
+        self._unlink()
+        env = {**self._env(), "NMP_TOUCHED": str(path)}
         if clang := shutil.which(CLANG):
-            library = self.folder.parent / "counters.so"
+            library = self.folder.parent / f"{self.folder.name}-counters.so"
             source = self.folder / "tests" / "mutation" / "counters.c"
             subprocess.run([clang, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
             if not self.compile("build/counting", (f"-DCMAKE_C_COMPILER={clang}", COUNTING)):
                 raise RuntimeError(f"the interpreter cannot be compiled by {clang} in {self.folder}")
             env["LD_PRELOAD"] = str(library)
         quick = [word for word in QUICK if word != "-x"]
-        for folder in folders:
-            command = [str(self.python), "-m", "pytest", *quick, "-p", "mutation.touched", f"tests/{folder}"]
-            done = subprocess.run(command, cwd=self.folder, env=env, stdout=subprocess.DEVNULL, check=False)
-            if done.returncode not in ENDED:
-                raise RuntimeError(f"the tests of tests/{folder} ended early, with status {done.returncode}")
-            print(f"traced    tests/{folder}", flush=True)
-        for library in (self.folder / "nmpconv").glob("_nmp.*"):
-            library.unlink()  # so that it is linked anew
-        self.chosen, self.native = Touches(self.touches), True
+        command = [str(self.python), "-m", "pytest", *quick, "-p", "mutation.touched", f"tests/{folder}"]
+        start = time.monotonic()
+        done = subprocess.run(command, cwd=self.folder, env=env, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode not in ENDED:
+            raise RuntimeError(f"the tests of tests/{folder} ended early, with status {done.returncode}")
+        path.with_suffix(".below").unlink(missing_ok=True)
+        path.touch()
+        path.rename(path.with_suffix(".jsonl"))
+        print(f"traced    {time.monotonic() - start:6.1f} s  tests/{folder}", flush=True)
+        self._unlink()
+        self.native = True
+
+    def _unlink(self) -> None:
+        """Has the interpreter linked anew, from another build."""
+        for library in (self.folder / "nmpconv").glob("_nmp.*so"):
+            library.unlink()
+
+    @cached_property
+    def chosen(self) -> Touches:
+        return Touches(self.touches)
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Compiles and tests it. The sources are as before, then."""
@@ -146,9 +168,11 @@ class Copy:
         if native and not self.plain:
             self.compile()
             self.plain = self._library()
-        known = self.chosen.names
-        traced = self.chosen.tests(Functions(self.folder).around(mutant.file, mutant.line, known))
-        beside = untraced(self.folder, mutant.file) if native or not traced else ()
+        functions = Functions(self.folder).around(mutant.file, mutant.line, self.chosen.names)
+        traced = self.chosen.tests(functions)
+        beside = untraced(self.folder, mutant.file, self.chosen.traced if traced else ())
+        if not native and len(functions) != 1:
+            beside += (CONSTANTS,)
         changed = mutant.applied(source)
         try:
             if not native:
@@ -172,11 +196,11 @@ class Copy:
         )
 
     def _tested(self, tests: Sequence[str], beside: Sequence[str]) -> tuple[str, str]:
-        """Some tests first: to collect many takes long. beside: files and folders of tests, after these."""
+        """Some tests first. beside: files and folders of tests, after these."""
         end = time.monotonic() + self.limit
         if not tests and not beside:
             return "untouched", ""
-        for batch in filter(None, (tests[:40], beside, tests[40:MOST])):
+        for batch in filter(None, (tests[:FEW], tests[FEW:MORE], beside, tests[MORE:MOST])):
             answer = self._answer(batch, end)
             if failed := answer.get("failed"):
                 return "killed", failed

@@ -44,28 +44,35 @@ class Functions:
 
 @dataclass(frozen=True)
 class Touches:
-    """path: lines that the plugin `mutation.touched` wrote."""
+    """folder: a file for each folder of tests that was traced to its end, of lines that `mutation.touched` wrote."""
 
-    path: Path
-
-    @cached_property
-    def _rows(self) -> list[dict]:
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-        return [json.loads(line) for line in lines]
+    folder: Path
 
     @cached_property
-    def names(self) -> list[str]:
-        return list(chain.from_iterable(row["new"] for row in self._rows))
+    def _files(self) -> dict[str, list[dict]]:
+        paths = sorted(self.folder.glob("*.jsonl"))
+        return {p.stem: [json.loads(line) for line in p.read_text(encoding="utf-8").splitlines()] for p in paths}
+
+    @cached_property
+    def names(self) -> set[str]:
+        return {name for rows in self._files.values() for row in rows for name in row["new"]}
+
+    @property
+    def traced(self) -> set[str]:
+        """Folders of tests."""
+        return set(self._files)
 
     def tests(self, functions: Iterable[str]) -> list[str]:
         """Those that call one of these: by turns of each test file the cheapest, which calls few others."""
         wanted = set(functions)
-        numbers = {i for i, name in enumerate(self.names) if name in wanted}
         by_file: dict[str, list[tuple[float, str]]] = {}
-        for row in self._rows:
-            if not numbers.isdisjoint(row["touched"]):
-                cost = (row["seconds"] + 0.01) * len(row["touched"])
-                by_file.setdefault(row["test"].split("::")[0], []).append((cost, row["test"]))
+        for rows in self._files.values():
+            names = chain.from_iterable(row["new"] for row in rows)
+            numbers = {i for i, name in enumerate(names) if name in wanted}
+            for row in rows:
+                if not numbers.isdisjoint(row["touched"]):
+                    cost = (row["seconds"] + 0.01) * len(row["touched"])
+                    by_file.setdefault(row["test"].split("::")[0], []).append((cost, row["test"]))
         ordered = sorted(sorted(tests) for tests in by_file.values())
         turns = zip_longest(*([test for _, test in tests] for tests in ordered))
         return list(dict.fromkeys(test for turn in turns for test in turn if test))

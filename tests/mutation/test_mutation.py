@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from mutation import __main__ as tool
+from mutation.below import has_name
 from mutation.copy import COMPILING, untraced
 from mutation.draw import drawn, files
 from mutation.functions import Functions, Touches
 from mutation.sites import of_file
-from mutation.touched import has_name
 
 PYTHON = '''"""Adds 1 < 2."""
 __all__ = ["f"]
@@ -106,12 +107,14 @@ def test_tests_that_call_a_function_cheapest_of_each_file_first(tmp_path: Path) 
         {"test": "a.py::slow", "seconds": 2.0, "touched": [0], "new": ["f"]},
         {"test": "a.py::quick", "seconds": 0.1, "touched": [0, 1], "new": ["g"]},
         {"test": "a.py::other", "seconds": 0.1, "touched": [1], "new": []},
-        {"test": "b.py::late", "seconds": 5.0, "touched": [2, 0], "new": ["h"]},
+        {"test": "b.py::late", "seconds": 5.0, "touched": [0, 1], "new": ["h", "f"]},
     ]
-    path = tmp_path / "touched.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert Touches(path).tests(["f"]) == ["a.py::quick", "b.py::late", "a.py::slow"]
-    assert Touches(path).tests(["none"]) == [] == Touches(tmp_path / "none").tests(["f"])
+    (tmp_path / "late.jsonl").write_text(json.dumps(rows.pop()) + "\n")  # each file numbers its functions
+    (tmp_path / "early.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "begun.part").write_text("{")
+    assert Touches(tmp_path).tests(["f"]) == ["a.py::quick", "b.py::late", "a.py::slow"]
+    assert Touches(tmp_path).traced == {"early", "late"}
+    assert Touches(tmp_path).tests(["none"]) == [] == Touches(tmp_path / "none").tests(["f"])
 
 
 def test_tests_that_no_trace_sees(root: Path) -> None:
@@ -119,6 +122,8 @@ def test_tests_that_no_trace_sees(root: Path) -> None:
     assert untraced(root, "interpreter/src/sound/nmp_sound.c") == ("tests/runtime/test_sound_frames.py",)
     assert untraced(root, "interpreter/src/conv/gemm/gemv.inc") == ("tests/ops/test_kernels.py",)
     assert untraced(root, "nmpconv/exporters/html/page.py") == ("tests/exporters",)
+    assert untraced(root, "nmpconv/api/net.py", {"ops"}) == ("tests/api",)
+    assert untraced(root, "nmpconv/api/net.py", {"api"}) == ()
     assert untraced(root, "interpreter/src/ops/add.c") == () == untraced(root, "nmpconv/ir.py")
     assert all((root / path).is_file() for path in COMPILING.values())
 
@@ -129,6 +134,20 @@ def test_bodies_of_classes_are_no_functions() -> None:
     inner = [const for part in (code, body) for const in part.co_consts if hasattr(const, "co_name")]
     assert [part.co_name for part in inner if has_name(part)] == ["f"]
     assert not any(has_name(part.replace(co_filename="page.html")) for part in inner)
+
+
+def test_processes_that_a_test_starts_are_traced(tmp_path: Path, root: Path) -> None:
+    """Programs and forks; what ends them early loses nothing."""
+    file = tmp_path / "sources.py"
+    file.write_text(
+        "import os, signal\ndef f(): pass\ndef g(): f(); os.kill(os.getpid(), signal.SIGKILL)\ndef h(): f()\n"
+    )
+    shutil.copy(root / "tests" / "mutation" / "below.py", tmp_path / "mutation_below.py")
+    code = "import mutation_below, os\nfrom sources import g, h\nif not os.fork(): g()\nos.wait(); h()"
+    below = tmp_path / "below"
+    env = {**os.environ, "NMP_BELOW": str(below), "NMP_PACKAGE": str(file), "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    assert sorted(below.read_text().split()) == [f"{file}:{line}" for line in (2, 2, 3, 4)]
 
 
 def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:

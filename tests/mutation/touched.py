@@ -1,13 +1,13 @@
 """Plugin of pytest: appends to $NMP_TOUCHED the functions of nmpconv and the interpreter that each test calls.
 
 A line is a test that passed: its name, its seconds, the numbers of its functions, and the names of functions that no
-line before has; they are numbered from 0 on. Calls in other processes are not seen.
+line before has; they are numbered from 0 on. Calls of Python in processes that the test starts count, those of C there
+do not.
 """
 
 from __future__ import annotations
 
 import ctypes
-import inspect
 import json
 import os
 import subprocess
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mutation.below import follow, has_name
 from mutation.functions import Functions
 
 ROOT = Path.cwd()
@@ -31,12 +32,6 @@ CALLED: set[CodeType] = set()
 
 def _called(frame: FrameType, event: str, arg: Any) -> None:
     CALLED.add(frame.f_code)
-
-
-def has_name(code: CodeType) -> bool:
-    """Checks that a `def` of Python made the code, not a class, a comprehension, a lambda or a template."""
-    is_function = bool(code.co_flags & inspect.CO_OPTIMIZED)
-    return is_function and code.co_filename.endswith(".py") and not code.co_name.startswith("<")
 
 
 class _Interpreter:
@@ -85,8 +80,11 @@ class _Interpreter:
 
 
 class Touched:
-    def __init__(self, path: Path) -> None:
-        self.path, self.functions, self.numbers = path, Functions(ROOT), dict[str, int]()
+    """path: of the lines. below: file that other processes append to."""
+
+    def __init__(self, path: Path, below: Path) -> None:
+        self.path, self.below = path, below
+        self.functions, self.numbers = Functions(ROOT), dict[str, int]()
         self.interpreter: _Interpreter | None = None
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             for name in json.loads(line)["new"]:
@@ -98,6 +96,7 @@ class Touched:
             self.interpreter = _Interpreter(self.functions)
         self.passed = False
         CALLED.clear()
+        self.below.write_bytes(b"")
         if self.interpreter:
             self.interpreter.reset()
         start = time.perf_counter()
@@ -122,6 +121,9 @@ class Touched:
             for code in CALLED
             if code.co_filename.startswith(PACKAGE) and has_name(code)
         }
+        for place in set(self.below.read_text(encoding="utf-8").splitlines()):
+            file, _, line = place.rpartition(":")
+            called.add(self.functions.name(file[len(str(ROOT)) + 1 :], int(line)))
         names = sorted(called.union(self.interpreter.called() if self.interpreter else ()))
         new = [name for name in names if name not in self.numbers]
         self.numbers |= {name: len(self.numbers) + i for i, name in enumerate(new)}
@@ -133,4 +135,8 @@ class Touched:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("LD_PRELOAD", None)  # not for other processes
-    config.pluginmanager.register(Touched(Path(os.environ["NMP_TOUCHED"])))
+    path = Path(os.environ["NMP_TOUCHED"])
+    below = path.with_suffix(".below")
+    os.environ |= {"NMP_BELOW": str(below), "NMP_PACKAGE": PACKAGE}
+    os.register_at_fork(after_in_child=lambda: follow(str(below), PACKAGE))
+    config.pluginmanager.register(Touched(path, below))
