@@ -257,6 +257,15 @@ def test_constants_of_the_branch_that_is_taken(path):
         assert [value.data.ravel().tolist() for value in graph.values.values() if value.data is not None] == [wanted]
 
 
+def test_a_constant_that_a_branch_makes_has_the_name_of_its_result(path):
+    text = "{ h = Size(x) c = Equal(h, n) t = If<"
+    text += "then_branch = t () => (float[4] r) { r = Constant<value = float[4] {1, 2, 3, 4}>() },"
+    text += " else_branch = e () => (float[4] r) { r = Constant<value = float[4] {5, 6, 7, 8}>() }>(c) y = Mul(x, t) }"
+    build(f"(float[1,4] x) => (y) <int64 n = {{4}}> {text}", 13, path)
+    [(name, data)] = [(value.name, value.data) for value in load(path).values.values() if value.data is not None]
+    assert (name, data.ravel().tolist()) == ("t", [1, 2, 3, 4])
+
+
 def test_cycle(path):
     build("(float[1,4] x) => (y) { y = Relu(c) [first] a = Add(x, b) [second] b = Neg(a) c = Abs(b) }", 13, path)
     expected = f"{path}: node 'second' (Neg) is on a cycle: it reads what depends on its own result"
