@@ -14,7 +14,7 @@ from typing import Any
 import nets
 import numpy as np
 import pytest
-from verified import Status, aligned, difference, in_python, verified
+from verified import Status, aligned, difference, in_python, inspected, verified
 
 from nmpconv import _nmp
 from nmpconv.errors import ModelError
@@ -252,6 +252,23 @@ def test_refused(good: bytes, sentence: str) -> None:
     found = refusal(flatbuffer.pack(root))
     assert found[0] == status, found
     assert what in found[1]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "what", "told", "allowed"),
+    [
+        ("more work than a run may take", "steps of a run", 2 * 16384**2 * 2 * 127**2, 2**40),
+        ("an arena of 2^40 bytes", "arena_bytes", 2**40, 2**31 - 1),
+        ("an arena of 2^64 - 1 bytes", "arena_bytes", 2**63 - 1, 2**31 - 1),
+    ],
+)
+def test_large_numbers_are_told(good: bytes, sentence: str, what: str, told: int, allowed: int) -> None:
+    """As they are, and those beyond 63 bits as the largest one of these."""
+    root = flatbuffer.unpack(good)
+    CASES[sentence][0](root)
+    with pytest.raises(_nmp.Fault) as caught:
+        inspected(flatbuffer.pack(root))
+    assert caught.value.args[2:5] == (what, told, allowed)
 
 
 def test_the_unchanged_file_is_fine(good: bytes) -> None:

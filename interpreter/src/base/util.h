@@ -17,6 +17,11 @@ static inline size_t nmp_max(size_t a, size_t b) {
   return a > b ? a : b;
 }
 
+/* n, or the largest int64 for more. */
+static inline int64_t nmp_capped(uint64_t n) {
+  return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
 /* The next multiple of unit; n + unit fits. */
 static inline size_t nmp_round_up(size_t n, size_t unit) {
   return (n + unit - 1) / unit * unit;

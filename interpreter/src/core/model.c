@@ -57,7 +57,7 @@ nmp_status nmp_model_open(nmp_model *m, const uint8_t *file, size_t bytes, nmp_f
   m->outputs = fb_model_outputs(m->root);
   uint64_t arena_bytes = fb_model_arena_bytes(m->root);
   if (arena_bytes > NMP_BYTES_MAX) {
-    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_LIMIT, "arena_bytes", (int64_t)(arena_bytes >> 1), NMP_BYTES_MAX));
+    return nmp_fail(fault, -1, -1, NMP_RULE(NMP_E_LIMIT, "arena_bytes", nmp_capped(arena_bytes), NMP_BYTES_MAX));
   }
   m->arena_bytes = (uint32_t)arena_bytes;
 #if NMP_TWO_MEMORIES
@@ -257,7 +257,7 @@ static nmp_rule check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *
   *at = -1;
   uint64_t work = work_of(type, op);
   if (work > NMP_WORK_MAX - needs->work) {
-    return NMP_RULE(NMP_E_LIMIT, "steps of a run", (int64_t)(work >> 1), (int64_t)NMP_WORK_MAX);
+    return NMP_RULE(NMP_E_LIMIT, "steps of a run", nmp_capped(work), (int64_t)NMP_WORK_MAX);
   }
   needs->work += work;
   return NMP_FINE;

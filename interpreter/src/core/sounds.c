@@ -1,6 +1,7 @@
 /* Front ends of sound: legal are those for which nothing overflows, whatever is heard. */
 #include "base/build.h"
 #include "base/fixed.h"
+#include "base/util.h"
 #include "core/model.h"
 #include "gen/nmp_schema.h"
 
@@ -12,7 +13,7 @@
 #define WEIGHT_ONE 32768
 #define TURN_ONE ((int64_t)1 << 30)
 #define TURN_SLACK ((int64_t)1 << 31) /* of sin^2 + cos^2, for rounding */
-#define FLOOR_MAX ((uint64_t)1 << 62)
+#define FLOOR_MAX ((int64_t)1 << 62)
 #define OFFSET_MAX ((int64_t)1 << 30)
 
 static uint32_t u16_at(fb_vector v, uint32_t i) {
@@ -100,8 +101,8 @@ static nmp_rule check_front(const uint8_t *front, uint32_t size) {
   if (rule.status == NMP_OK) {
     rule = check_bands(front, points);
   }
-  if (rule.status == NMP_OK && (floor < 1 || floor > FLOOR_MAX)) {
-    rule = NMP_RULE(NMP_E_TENSOR, "floor", (int64_t)(floor >> 1), 1);
+  if (rule.status == NMP_OK) {
+    rule = within("floor", nmp_capped(floor), 1, FLOOR_MAX);
   }
   if (rule.status == NMP_OK) {
     rule = check_grid(front, bands);
