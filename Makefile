@@ -94,10 +94,10 @@ proofs: $(VENV)/provers  ## statements about all inputs of C functions, decided 
 fuzz-models: $(VENV)/installed  ## random models against onnxruntime (SECONDS=600 ARGS="--seed 1 --replay FILE ...")
 	PYTHONPATH=tests $(BIN)/python -m fuzz_models --seconds $(or $(SECONDS),600) --jobs $$(nproc) $(ARGS)
 
-fuzz: $(VENV)/installed  ## mutants of all that is read, SECONDS=60 each (ARGS="--only model onnx --coverage ...")
-	PYTHONPATH=tests $(BIN)/python -m fuzz_inputs --seconds $(or $(SECONDS),60) $(ARGS)
+fuzz: $(VENV)/installed  ## mutants of all that is read, SECONDS=60 each, in idle time (ARGS="--record --only model ...")
+	PYTHONPATH=tests nice -n 19 $(BIN)/python -m fuzz_inputs --seconds $(or $(SECONDS),60) $(ARGS)
 
-mutants: $(VENV)/installed  ## changes of the sources that no quick test sees; goes on where it ended (ARGS="--count 60 --near ...")
+mutants: $(VENV)/installed  ## changes of the sources that no quick test sees; goes on where it ended (ARGS="--count 60 --seed 2 ...")
 	PYTHONPATH=tests nice $(BIN)/python -m mutation $(ARGS)
 
 coverage: $(VENV)/installed  ## branches and conditions (MC/DC) of what reads files and frames, and of ops; needs clang 19, llvm 19

@@ -1,6 +1,6 @@
 """`make fuzz`: mutants of everything that nmpconv and its interpreter read.
 
-    python -m fuzz_inputs --seconds 60                       all kinds, 60 seconds each
+    python -m fuzz_inputs --seconds 60                       all kinds, 60 seconds each, the least fuzzed so far first
     python -m fuzz_inputs --seconds 60 --only model onnx     these
     python -m fuzz_inputs --seconds 60 --record              and the counts into counts.csv and docs/results.md
     python -m fuzz_inputs --coverage                         branches and conditions that the corpora take
@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from fuzz_inputs import native
-from fuzz_inputs.counts import record
+from fuzz_inputs.counts import counts, least_first, record
 from fuzz_inputs.kinds import KINDS
 from fuzz_inputs.loop import hunt
 from fuzz_inputs.unreached import BRANCHES, CONDITIONS
@@ -29,15 +29,18 @@ RESULTS = ROOT / "docs" / "results.md"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="fuzz_inputs", description=(__doc__ or "").splitlines()[0])
-    every = [*native.TARGETS, *KINDS]
+    rows = counts()
+    every = least_first([*native.TARGETS, *KINDS], rows)
     parser.add_argument("--seconds", type=float, default=60.0, help="for each")
-    parser.add_argument("--seed", type=int, default=0, help="of the kinds that Python reads")
+    parser.add_argument("--seed", type=int, help="of the kinds that Python reads; with --record a new one")
     parser.add_argument("--only", nargs="+", choices=every, default=every)
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="for corpora and what fails")
     parser.add_argument("--record", action="store_true", help="add the counts to those of the repository")
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--minimise", action="store_true")
     asked = parser.parse_args()
+    if asked.seed is None:  # mutants that were counted count once
+        asked.seed = len(rows) if asked.record else 0
     asked.folder.mkdir(parents=True, exist_ok=True)
     targets = [native.TARGETS[name] for name in asked.only if name in native.TARGETS]
     environment = {}
@@ -49,8 +52,15 @@ def main() -> int:
         if not asked.coverage:
             native.build(ROOT, asked.folder.absolute())
     failed = False
-    for target in targets:
-        failed |= not fuzz(target, asked, environment)
+    for name in asked.only:
+        if name in native.TARGETS:
+            failed |= bool(targets) and not fuzz(native.TARGETS[name], asked, environment)
+        elif asked.coverage or asked.minimise:
+            continue
+        elif missing := KINDS[name].missing and KINDS[name].missing():
+            print(f"Left out: {name}, which needs {missing}.")
+        else:
+            failed |= not read(name, asked)
     if targets and asked.coverage:
         for name, file in native.coverage(ROOT, asked.folder.absolute(), environment).items():
             decided, conditions = file.conditions
@@ -63,12 +73,6 @@ def main() -> int:
                 print(f"    {branch}\n        NOT REACHED, and unreached.py has no reason")
             if name in CONDITIONS:
                 print("    {} conditions: {}".format(*CONDITIONS[name]))
-    for name in () if asked.coverage or asked.minimise else asked.only:
-        if name in KINDS:
-            if missing := KINDS[name].missing and KINDS[name].missing():
-                print(f"Left out: {name}, which needs {missing}.")
-            else:
-                failed |= not read(name, asked)
     return int(failed)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
@@ -72,19 +73,31 @@ def with_table(text: str, rows: Iterable[Count]) -> str:
     return changed
 
 
+def least_first(targets: Iterable[str], rows: Iterable[Count]) -> list[str]:
+    """Targets by the time that they have had."""
+    seconds: Counter[str] = Counter()
+    for row in rows:
+        seconds[row.target] += row.seconds or 0
+    return sorted(targets, key=lambda target: seconds[target])
+
+
 def table(rows: Iterable[Count]) -> str:
     by_target: dict[str, list[Count]] = {}
+    rows = list(rows)
     for row in rows:
         by_target.setdefault(row.target, []).append(row)
     lines = ["| target | runs | minutes | faults found | last |", "|---|---|---|---|---|"]
     for target, (name, unit) in TARGETS.items():
-        group = by_target.pop(target, [])
-        if group:
-            seconds = sum(row.seconds or 0 for row in group)
-            more = "+" * any(row.seconds is None for row in group)
-            runs, faults = sum(row.runs for row in group), sum(row.found for row in group)
-            last = max(row.date for row in group)
-            lines.append(f"| {name} | {runs:,} {unit} | {seconds / 60:,.1f}{more} | {faults} | {last} |")
+        if group := by_target.pop(target, []):
+            lines.append(_sums(name, unit, group))
     if by_target:
         raise ValueError(f"no target is called {', '.join(by_target)}")
+    lines.append(_sums("all", "inputs", rows))
     return "\n".join(lines) + "\n"
+
+
+def _sums(name: str, unit: str, rows: Sequence[Count]) -> str:
+    seconds = sum(row.seconds or 0 for row in rows)
+    more = "+" * any(row.seconds is None for row in rows)
+    runs, faults = sum(row.runs for row in rows), sum(row.found for row in rows)
+    return f"| {name} | {runs:,} {unit} | {seconds / 60:,.1f}{more} | {faults} | {max(row.date for row in rows)} |"

@@ -39,6 +39,7 @@ def test_sums() -> None:
         "|---|---|---|---|---|",
         "| lines for the parser of frames | 3,000 lines | 1.5+ | 3 | 2026-01-03 |",
         "| `.nmp` in nmp.wasm, against C | 7 files | 0.5 | 0 | 2026-01-01 |",
+        "| all | 3,007 inputs | 2.0+ | 3 | 2026-01-03 |",
         "",
         "<!-- end of counts -->",
         "after",
@@ -53,6 +54,11 @@ def test_a_run_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     counts.record("onnx", 10, 59.6, 1, page)
     assert "| ONNX | 15 files | 2.0 | 1 |" in page.read_text()
     assert [(row.target, row.runs, row.seconds, row.found) for row in counts.counts()][1:] == [("onnx", 10, 60, 1)]
+
+
+def test_targets_with_the_least_time_come_first() -> None:
+    rows = [Count("2026-01-02", "a", 9, 90, 0), Count("2026-01-02", "b", 9, 30, 0), Count("2026-01-02", "b", 9, 30, 0)]
+    assert counts.least_first(["a", "b", "c"], rows) == ["c", "b", "a"]
 
 
 def test_what_is_wrong(tmp_path: Path) -> None:
