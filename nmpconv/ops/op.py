@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN
+from nmpconv.errors import UnsupportedModel
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.overlap import Lines
 from nmpconv.ops.traits import ANY, Border, Bounds, Limit, Origins, Rule, channels_of, hull
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from nmpconv.ops.onnx_node import OnnxNode
 
 T = TypeVar("T")
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class QArray(NamedTuple):
@@ -332,7 +335,11 @@ def with_constants(node: Node, graph: Graph, data: Mapping[int, tuple[str, np.nd
     """The node with these (role, data) as its inputs of these numbers, and the constants, in float32.
 
     Constants may be shared, so each new one gets the name of its consumer, or that and a number if the name is taken.
+    Raises UnsupportedModel for numbers that float32 does not hold.
     """
+    for role, x in data.values():
+        if (most := float(np.abs(x).max(initial=0.0))) > FLOAT32_MAX:
+            raise UnsupportedModel([(node.name, node.op, f"a {role} of {most:g}", f"at most {FLOAT32_MAX:g}")])
     constants = {
         i: Value(_unused(f"{node.name}.{role}", node, graph), x.shape, data=x.astype(np.float32))
         for i, (role, x) in data.items()

@@ -15,6 +15,7 @@ from nmpconv.calib.engine import FloatEngine
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import run
 from nmpconv.ir import Graph
+from nmpconv.ops import OPS
 from nmpconv.passes.quantize import exponents, legalize
 from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.exponents import Method
@@ -132,6 +133,16 @@ def test_weights_beyond_the_coarsest_grid(size: float, fits: bool) -> None:
     else:
         with pytest.raises(UnsupportedModel, match=r"weights of 1.18e\+21; instead: at most 1.17137e\+21"):
             integer(ranged, PLAIN)
+
+
+def test_a_bias_that_float32_does_not_hold() -> None:
+    """It takes up the products of an input's offset."""
+    net = Net()
+    net.input("x", 1, 2, 2, 1)
+    net.conv("x", "y", 1, w=3e38, b=[0.0])
+    graph = net.graph("y")
+    with pytest.raises(UnsupportedModel, match=r"a bias of 3.84e\+40; instead: at most 3.40282e\+38"):
+        OPS["conv2d"].with_origins(graph.nodes[0], graph, 128.0, 0.0)
 
 
 def test_a_shared_bias_is_cloned() -> None:
