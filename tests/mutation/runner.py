@@ -21,8 +21,9 @@ from typing import Any
 import pytest
 
 QUICK = ("-q", "-x", "-m", "not slow and not zoo", "-p", "no:cacheprovider")
-SECONDS = 60  # of the processor for one test with what it sets up; three times as long in all, on a busy machine
+SECONDS = 20  # of the processor for one test with what it sets up; nine times as long in all, on a busy machine
 COLLECTING = "the collection of tests"
+PASSED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.USAGE_ERROR)  # no such file
 
 
 class Chosen:
@@ -41,7 +42,7 @@ class Chosen:
         self.last.write_text(item.nodeid, encoding="utf-8")
         with open(os.devnull, "w", encoding="utf-8") as nowhere:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)  # ends the process: C code may hold the lock
-            faulthandler.dump_traceback_later(3 * SECONDS, exit=True, file=nowhere)
+            faulthandler.dump_traceback_later(9 * SECONDS, exit=True, file=nowhere)
             try:
                 return (yield)
             finally:
@@ -72,7 +73,7 @@ def answer(tests: list[str], seconds: float, last: Path) -> dict[str, Any]:
         os.killpg(child, signal.SIGKILL)  # and what its tests started
     if over:
         os.waitpid(child, 0)
-    passed = over or os.waitstatus_to_exitcode(done[1]) in (0, 5)  # 5: no test was selected
+    passed = over or os.waitstatus_to_exitcode(done[1]) in PASSED
     return {"failed": None if passed else last.read_text(encoding="utf-8"), "over": over}
 
 

@@ -160,6 +160,7 @@ def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:
         {"tests": ["test_own.py::test_b", "test_own.py::test_a"], "seconds": 60},
         {"tests": ["test_own.py"], "seconds": 60},
         {"tests": ["test_own.py::test_c"], "seconds": 1},
+        {"tests": ["test_gone.py::test_a"], "seconds": 60},
     ]
     done = subprocess.run(
         [sys.executable, "-m", "mutation.runner"],
@@ -175,6 +176,7 @@ def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:
         {"failed": "test_own.py::test_b", "over": False},
         {"failed": "test_own.py::test_b", "over": False},
         {"failed": None, "over": True},
+        {"failed": None, "over": False},
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from nmpconv.errors import InputError, ModelError, NmpError, Status, Unsupported
 from nmpconv.file import flatbuffer, reader, writer
 from nmpconv.graph import reference
 from nmpconv.ops import Case
-from nmpconv.ops.custom_op import c_source, custom_ops
+from nmpconv.ops.custom_op import CustomOp, c_source, custom_ops
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import interpreter
 
@@ -282,6 +283,11 @@ def test_on_a_board(
     (tmp_path / "other.nmp").write_bytes(flatbuffer.pack(root))
     with pytest.raises(NmpError, match=r"somebody\.else::Gate.*status 43"):
         nmpconv.bench(tmp_path / "other.nmp", device="sim:mps2-an386", runs=1)
+
+
+def test_the_page_has_the_shifts_of_ops_that_name_none(root: Path) -> None:
+    [row] = re.findall(r"^\| `shift` .* \| (\S+) to (\S+) \|$", (root / "docs" / "custom-ops.md").read_text(), re.M)
+    assert tuple(map(int, row)) == CustomOp.shift
 
 
 def test_the_table_is_kept() -> None:
