@@ -49,6 +49,8 @@ def test_json(cli) -> None:
     assert {"name", "op", "bits", "exponent_in", "exponent_out", "shift", "bias", "clipped"} <= found["layers"][
         0
     ].keys()
+    bits = {layer["op"]: layer["bits"] for layer in found["layers"]}  # of the input, the weights, the output
+    assert (bits["conv2d"], bits["softmax"][1]) == ([8, 8, 8], None)
 
 
 def test_same_bytes_twice(cli) -> None:
