@@ -134,3 +134,16 @@ def test_results_that_had_better_have_places_early() -> None:
     made.op("concat", "d e", "y", axis=3)
     made.op("concat", "y y", "z", axis=2)
     assert list(plan_memory._early(made.graph("z"))) == [("b", 0), ("y", 4)]
+
+
+def test_a_place_that_just_fits_is_free_early() -> None:
+    """A pointwise convolution does not write over the input of the one before it, with as little RAM."""
+    made = nets.Net(grid=nets.grid(8, 0))
+    made.input("x", 1, 4, 4, 1)
+    made.conv("x", "a", 1, 3)
+    made.conv("a", "b", 4)
+    made.conv("b", "c", 2, 3)
+    graph = made.graph("c")
+    assert peak(graph) == 64 + 32
+    plan = run(graph)
+    assert plan["b"].offset + 64 <= plan["x"].offset  # type: ignore[operator]
