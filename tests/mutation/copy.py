@@ -23,12 +23,13 @@ from mutation.sites import Mutant
 
 # Not traced: these read sources as text, compile them anew or wait for devices.
 ASIDE = ("mutation", "documents", "exporters", "wheels", "build", "browser", "bench", "device", "zoo", "fuzz_models")
-# Tests that compile sources anew, which no trace sees.
+# Tests that compile or parse sources anew, which no trace sees.
 KERNELS = "tests/ops/test_kernels.py"
 COMPILING = {
-    **dict.fromkeys(("arch", "base", "conv", "kernels"), KERNELS),
-    "image": "tests/runtime/test_camera_frames.py",
-    "sound": "tests/runtime/test_sound_frames.py",
+    **dict.fromkeys(("arch", "conv", "kernels"), (KERNELS,)),
+    "base": ("tests/proofs/test_proofs.py", KERNELS),
+    "image": ("tests/runtime/test_camera_frames.py",),
+    "sound": ("tests/runtime/test_sound_frames.py",),
 }
 UNLINKED = ("image", "sound")  # folders of C that the interpreter of Python does without
 # Constants of modules, which no test calls.
@@ -53,7 +54,7 @@ def untraced(root: Path, file: str, traced: Collection[str] = ()) -> tuple[str, 
     traced: folders of tests that were traced."""
     parts = file.split("/")
     if parts[0] != "nmpconv":
-        return (COMPILING[parts[2]],) if parts[2] in COMPILING else ()
+        return COMPILING.get(parts[2], ())
     mirror = root / "tests" / parts[1]
     return (f"tests/{parts[1]}",) if mirror.is_dir() and parts[1] not in traced else ()
 
