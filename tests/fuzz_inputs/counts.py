@@ -61,7 +61,7 @@ def record(target: str, runs: int, seconds: float, faults: int, docs: Path) -> N
     """Adds a row, and the table of the page anew."""
     day = datetime.now(timezone.utc).date().isoformat()
     with FILE.open("a", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerow((day, target, runs, round(seconds), faults))
+        csv.writer(file, lineterminator="\n").writerow((day, target, runs, round(seconds), int(faults)))
     docs.write_text(with_table(docs.read_text(encoding="utf-8"), counts()), encoding="utf-8")
 
 
