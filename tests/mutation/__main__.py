@@ -9,10 +9,10 @@
 A mutant is judged by the quick tests that call its function, the cheapest of each test file first. Which do is in
 FOLDER/touched, a file for each folder of tests; those that have none are traced first. Tests that compile the mutant's
 file themselves come after forty of these, and so does the folder of tests that mirrors the file's where it is not
-traced. Each of --jobs copies of the checkout traces, compiles and tests at the same time as the others. A result is a
-line of FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with the reason, and so do those whose
-compiled interpreter is the same; they count neither as killed nor as survivors. Exit status 1 where fewer than 97 % are
-killed.
+traced, or where few tests call the function. Each of --jobs copies of the checkout traces, compiles and tests at the
+same time as the others. A result is a line of FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with
+the reason, and so do those whose compiled interpreter is the same; they count neither as killed nor as survivors. Exit
+status 1 where fewer than 97 % are killed.
 """
 
 from __future__ import annotations

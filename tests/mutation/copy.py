@@ -172,7 +172,8 @@ class Copy:
             self.plain = self._library()
         functions = Functions(self.folder).around(mutant.file, mutant.line, self.chosen.names)
         traced = self.chosen.tests(functions)
-        beside = untraced(self.folder, mutant.file, self.chosen.traced if traced else ())
+        # What modules call as they are imported is seen of the first test alone.
+        beside = untraced(self.folder, mutant.file, self.chosen.traced if len(traced) >= FEW else ())
         if not native and len(functions) != 1:
             beside += CONSTANTS
         changed = mutant.applied(source)
