@@ -387,6 +387,9 @@ def test_parts_that_are_shared_are_not_read_without_end():
 # -- the schema -------------------------------------------------------------------------------------------------------
 
 
+NUMBERS = {"bool", "byte", "ubyte", "short", "int", "uint", "long", "ulong", "float"}
+
+
 def names(kind: type) -> dict[int, str]:
     return {number: name for name, number in vars(kind).items() if not name.startswith("_")}
 
@@ -405,7 +408,7 @@ def test_numbers_are_those_of_litert(need_package):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_slots_are_those_of_litert(table, need_package):
-    """LiteRT's generated code asks a table for the place of slot n by 4 + 2 n."""
+    """LiteRT's generated code asks a table for the place of slot n by 4 + 2 n; 0 is none, and means the default."""
     need_package("ai_edge_litert")
     from ai_edge_litert import schema_py_generated as theirs
 
@@ -420,6 +423,10 @@ def test_slots_are_those_of_litert(table, need_package):
         def Offset(self, place: int) -> int:  # noqa: N802
             raise Asked((place - 4) // 2)
 
+    class Empty:
+        def Offset(self, place: int) -> int:  # noqa: N802
+            return 0
+
     for name, field in TABLES[table].items():
         reader = kind()
         reader._tab = Table()
@@ -428,3 +435,6 @@ def test_slots_are_those_of_litert(table, need_package):
         with pytest.raises(Asked) as asked:
             method(*arguments)
         assert asked.value.args == (field.slot,), name
+        if not field.is_vector and field.type in NUMBERS:
+            reader._tab = Empty()
+            assert method() == field.default, name

@@ -32,7 +32,7 @@ def _fields(text: str) -> Iterator[tuple[str, TableField]]:
 
 _TABLES = {
     "Model": "version:uint operator_codes:[OperatorCode] subgraphs:[SubGraph] - buffers:[Buffer]",
-    "OperatorCode": "deprecated_builtin_code:byte custom_code:string version:int builtin_code:int",
+    "OperatorCode": "deprecated_builtin_code:byte custom_code:string version:int=1 builtin_code:int",
     "SubGraph": "tensors:[Tensor] inputs:[int] outputs:[int] operators:[Operator] name:string",
     "Buffer": "data:[ubyte] offset:ulong size:ulong",
     "Tensor": "shape:[int] type:byte buffer:uint name:string quantization:Quantization is_variable:bool "
