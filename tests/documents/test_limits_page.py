@@ -26,6 +26,7 @@ CHOICES = {
     "nmpconv/calib/observers.py": {"CHANNELS_MAX", "RISE_MAX"},
     "nmpconv/device/link.py": {"WAIT_MAX", "GROWN_MAX"},
     "nmpconv/ops/grid_sample.py": {"RISE_MAX", "PLACE_MAX"},  # from SHIFT_MAX
+    "nmpconv/ops/op.py": {"FLOAT32_MAX"},  # of the type
     "nmpconv/ops/requantize.py": {"FLOAT_MAX"},
     "nmpconv/ops/resize.py": {"RISE_MAX"},
     "nmpconv/runtime/benchmark.py": {"RUNS_MAX"},
