@@ -23,6 +23,7 @@ ROUNDED = {
 # onnxruntime's own arithmetic is off by a unit of 1, or of the operand, also where results are near 0.
 UNIT_OF_1 = ("Erf", "HardSigmoid", "Sigmoid", "Softmax", "Tanh")
 UNIT_OF_X = ("Celu", "Elu", "Gelu", "HardSwish", "Mish", "Selu", "Softplus")
+SPECTRA = ("DFT", "STFT")  # sums of a whole line: off by a unit of the largest result, also where results are 0
 WRITTEN_OUT = "InstanceNormalization"  # onnxruntime takes x * s - mean * s: where these cancel, moving x moves both
 FIRST_ONLY = ("Pow", "ReduceMean", "ReduceSum", "ReduceL2", "ReduceSumSquare", "Resize", "Upsample")
 PHASES = (1.3e6, 0.7e6, 1.7e6, 0.9e6, 1.1e6, 1.9e6, 0.6e6)
@@ -47,8 +48,8 @@ class Known:
 def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy in which every float operand x of an arithmetic op is x * (1 + sin(c * x) / 2^23): 0 or 1 unit away.
 
-    Results of functions that saturate are moved by a unit of 1, or of their operand: what is left of a relative error
-    where they are near 0 says nothing. The sine stands for dice. Each use has another c than the one before, so that
+    Results of functions that saturate are moved by a unit of 1, or of their operand, those of a spectrum by a unit of
+    the largest: what is left of a relative error where they are near 0 says nothing. The sine stands for dice. Each use has another c than the one before, so that
     two uses of a tensor do not cancel.
     """
     copy = onnx.ModelProto()
@@ -81,14 +82,16 @@ def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
         near = add("Min", add("Max", name, "~-far"), "~far")
         return near, add("Sin", add("Mul", near, f"~{uses % len(PHASES)}"))
 
+    def unit(dice: str) -> str:
+        """A whole one, up or down: there may be one result only."""
+        return add("Mul", add("Div", dice, add("Max", add("Abs", dice), "~least")), "~unit")
+
+    spectra = {node.output[0] for node in graph.node if node.op_type in SPECTRA}
     for node in graph.node:
-        own = ""
+        own, result = "", node.output[0]
         if node.op_type in (*UNIT_OF_1, *UNIT_OF_X) and types.get(node.input[0]) == TensorProto.FLOAT:
             near, dice = thrown(node.input[0])
-            sign = add(
-                "Div", dice, add("Max", add("Abs", dice), "~least")
-            )  # a whole unit: there may be one result only
-            own = add("Mul", sign, "~unit")
+            own = unit(dice)
             own = own if node.op_type in UNIT_OF_1 else add("Mul", near, own)
         if node.op_type in ROUNDED:
             for i, name in enumerate(node.input[:1] if node.op_type in FIRST_ONLY else node.input):
@@ -96,12 +99,17 @@ def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
                     near, dice = thrown(name)
                     node.input[i] = add("Add", name, add("Mul", near, add("Mul", dice, "~unit")))
         nodes.append(node)
-        if own:
-            result, node.output[0] = node.output[0], f"{node.output[0]}~exact"
+        is_spectrum = result in spectra or (node.op_type == "Cast" and node.input[0] in spectra)
+        if own or (is_spectrum and types.get(result) == TensorProto.FLOAT):
+            node.output[0] = f"{result}~exact"
+            if not own:
+                largest = add("Reshape", add("ReduceMax", add("Abs", node.output[0])), "~one")
+                own = add("Mul", largest, unit(thrown(add("Add", node.output[0], largest))[1]))
             nodes.append(helper.make_node("Add", [node.output[0], own], [result]))
     del graph.node[:]
     graph.node.extend(nodes)
     graph.initializer.extend(numpy_helper.from_array(np.float32(x), name) for name, x in numbers.items())
+    graph.initializer.append(numpy_helper.from_array(np.array([1]), "~one"))
     for entry in copy.opset_import:
         if not entry.domain:
             entry.version = max(entry.version, MIN_OPSET)
