@@ -49,8 +49,8 @@ def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy in which every float operand x of an arithmetic op is x * (1 + sin(c * x) / 2^23): 0 or 1 unit away.
 
     Results of functions that saturate are moved by a unit of 1, or of their operand, those of a spectrum by a unit of
-    the largest: what is left of a relative error where they are near 0 says nothing. The sine stands for dice. Each use has another c than the one before, so that
-    two uses of a tensor do not cancel.
+    the largest: what is left of a relative error where they are near 0 says nothing. The sine stands for dice. Each use
+    has another c than the one before, so that two uses of a tensor do not cancel.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)

@@ -76,6 +76,7 @@ PERIODIC = {"sin": (-1.0, 1.0), "cos": (-1.0, 1.0), "tan": ANY}  # bounds of fun
 
 COARSEST, FINEST = 9, 12  # log2 of the number of pieces of an int16 table
 TOWARDS = 2.0**-12  # of the way to an even step: ends ties, and keeps the float function
+TOWARDS_16 = 2.0**-7  # moves a tie by one step of the samples of an int16 table
 EXACT = 16  # that of one with a sample at every integer
 PIECE_MAX = 0.25  # steps of the output that a piece may be off
 TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
@@ -85,8 +86,8 @@ TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
 class LookupParams:
     """after * function(before * (x + origin_x)) - origin_y.
 
-    Composed of steps, the last one is the function (`function.evaluate`). finest: log2 of the most pieces that an int16
-    table may have.
+    Composed of steps, the last one is the function (`function.evaluate`). coarsest, finest: log2 of the fewest and the
+    most pieces that an int16 table may have.
     """
 
     function: str = ""
@@ -97,6 +98,7 @@ class LookupParams:
     composed: tuple[Step, ...] = ()
     origin_x: float = 0.0
     origin_y: float = 0.0
+    coarsest: int = COARSEST
     finest: int = FINEST
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -133,7 +135,10 @@ class LookupParams:
 class Lookup(Op):
     name = "lookup"
     Params = LookupParams
-    float_only = ("function", "alpha", "beta", "before", "after", "composed", "origin_x", "origin_y", "finest")
+    float_only = (
+        *("function", "alpha", "beta", "before", "after", "composed", "origin_x", "origin_y"),
+        *("coarsest", "finest"),
+    )
     in_place = True
     constants = (1, 1)
     onnx = (*_OF_ONNX, "PRelu", "Pow", "Mod")
@@ -222,7 +227,7 @@ class Lookup(Op):
         points = np.arange(-128, 128) if x.bits == 8 else np.arange(-32768, 32769)
         exact = node.params(np.ldexp(points.astype(np.float64), x.exponent))
         if x.bits == 16:
-            exact = _samples(exact, y, node.params.finest)
+            exact = _samples(exact, y, node.params)
         if x.bits == 8:
             grid = Quant(y.bits, (y.exponent,), y.lo, y.hi)
         else:
@@ -320,18 +325,20 @@ def lines(exact: np.ndarray, bits: int) -> np.ndarray:
     return np.interp(places, places[::step], exact[::step])
 
 
-def ties_to_even(name: str, x: str, y: str, step: float, ends: tuple[float, float]) -> Node:
+def ties_to_even(
+    name: str, x: str, y: str, step: float, ends: tuple[float, float], towards: float = TOWARDS, **more: float
+) -> Node:
     """The node that puts x, of 8 bits, on a grid of this step, a power of two, and saturates it at these ends. What is
-    half-way between two steps goes to the even one."""
+    half-way between two steps goes to the even one. more: parameters of the table."""
     even = (("mul", "x", 1 / step), ("round", 0), ("mul", 1, step), ("sub", 2, "x"))
-    steps = (*even, ("mul", 3, TOWARDS), ("add", "x", 4), ("clip", 5, *ends))
-    return Node(Lookup.name, name, (x,), (y,), LookupParams(composed=steps))
+    steps = (*even, ("mul", 3, towards), ("add", "x", 4), ("clip", 5, *ends))
+    return Node(Lookup.name, name, (x,), (y,), LookupParams(composed=steps, **more))  # type: ignore[arg-type]
 
 
-def _samples(exact: np.ndarray, y: Quant, finest: int) -> np.ndarray:
+def _samples(exact: np.ndarray, y: Quant, params: LookupParams) -> np.ndarray:
     """The samples of an int16 table, from the function at all 65537 points."""
     low, high = np.ldexp(float(y.lo), y.exponent), np.ldexp(float(y.hi), y.exponent)
-    for bits in range(COARSEST, finest + 1):
+    for bits in range(params.coarsest, params.finest + 1):
         off = np.clip(lines(exact, bits), low, high) - np.clip(exact, low, high)
         if np.abs(off).max() <= np.ldexp(PIECE_MAX, y.exponent):
             break

@@ -8,7 +8,9 @@
 5. Weights on a grid of 8 bits have 8 bits, as ever. Those that only 16 bits hold, as of uint8 with a zero point, have
    16, and so have those that are on no grid.
 6. Where asked for, a layer whose biases are no integers on the output's grid has an output of 16 bits and finer steps,
-   and a requantize rounds it to the model's grid: biases then lose next to nothing.
+   and a requantize rounds it to the model's grid: biases then lose next to nothing. A sum of two tensors of 8 bits, or
+   a mean of 2, 4, ... elements, has 16 bits where many of its results are ties, and a table of all of them rounds these
+   to even.
 7. Of 8 bits that go to a grid with steps that are 2, 4, ... times as long, many are ties. The model rounds them to
    even: a table of all integers does so, too, and is next to nothing off the identity in float.
 8. A float tensor that goes to several grids is computed on each of them; where its op only moves data, or cannot
@@ -28,7 +30,8 @@ from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Given, Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.ops.lookup import ties_to_even
+from nmpconv.ops.average_pool import AveragePoolParams
+from nmpconv.ops.lookup import FINEST, TOWARDS_16, ties_to_even
 from nmpconv.ops.op import Op
 from nmpconv.ops.requantize import requantize
 from nmpconv.ops.traits import Origins
@@ -37,6 +40,7 @@ from nmpconv.passes.quantize.exponents import GIVEN
 from nmpconv.passes.quantize.overrides import Choices, Row, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
+INT16_FINER = 8  # bits that 16 of them have below a grid of 8
 FINER_MOST = 12  # bits below a step that sums of 16 bits have
 SAME = 2.0**-20  # of a step: how much less is no difference
 NEAR = 2.0**-12  # of a step: what float32 leaves of a multiple of it
@@ -115,26 +119,29 @@ def _with_fine_sums(model: Kept) -> Kept:
     grids = _moved(graph)  # a Transpose may stand between a layer and its grid
     nodes: list[Node] = []
     results: dict[str, str] = {}
+    tables: list[str] = []
     fine: dict[str, Row] = {}
     for node in graph.nodes:
         out, row = node.outputs[0], rows.get(node.outputs[0], {})
-        if (
-            node.op not in WEIGHTED
-            or out not in grids
-            or "exponent" not in row
-            or _are_whole(graph, node, row["exponent"].value)
-        ):
+        name, known = f"{node.name}.sum", out in grids and "exponent" in row
+        if known and node.op in WEIGHTED and not _are_whole(graph, node, row["exponent"].value):
+            finer, rounds = _finer(grids[out], graph[out].origin, row["exponent"].value), requantize(name, name, out)
+        elif known and grids[out].is_power and (below := _bits_below(node, rows)):
+            finer, rounds = INT16_FINER, _rounds_to_even(graph, node, grids[out], below)
+            tables.append(out)
+        else:
             nodes.append(node)
             continue
-        name, finer = f"{node.name}.sum", _finer(grids[out], graph[out].origin, row["exponent"].value)
         results[name] = out
         fine[name] = {
             "bits": Said(16, GIVEN, exact=False),
             "exponent": Said(row["exponent"].value - finer, GIVEN, exact=False),
         }
-        nodes += [replace(node, outputs=(name,)), requantize(name, name, out)]
+        nodes += [replace(node, outputs=(name,)), rounds]
+    plain = [replace(graph[out], clamp=None) for out in tables]
     graph = replace(
-        graph.with_values(*(replace(graph[out], name=name) for name, out in results.items())), nodes=tuple(nodes)
+        graph.with_values(*(replace(graph[out], name=name) for name, out in results.items()), *plain),
+        nodes=tuple(nodes),
     )
     stats = {**model.stats, **{name: model.stats[out] for name, out in results.items()}}
     return Kept(graph, stats, {**model.bits, **dict.fromkeys(results, 16)}, Choices(fine))
@@ -144,6 +151,35 @@ def _finer(grid: Given, origin: float, exponent: int) -> int:
     """By how many bits 16 of them hold finer steps than a tensor's, from end to end of its grid in the model."""
     far = max(abs(grid.min - origin), abs(grid.max - origin))
     return min(max(15 - math.ceil(math.log2(far) - exponent - SAME), 0), FINER_MOST)
+
+
+def _bits_below(node: Node, rows: Mapping[str, Row]) -> int:
+    """How many bits the results of a sum or mean have below the steps of the output; 0 where a table has no room for
+    them, or none of them is a tie."""
+    ports = [rows.get(name, {}) for name in (*node.outputs, *node.inputs)]
+    if any("exponent" not in row or row["bits"].value != 8 for row in ports):
+        return 0
+    exponent, *operands = (row["exponent"].value for row in ports)
+    below = exponent - min(operands)
+    if isinstance(node.params, AveragePoolParams):
+        count = node.params.kernel_h * node.params.kernel_w
+        below += count.bit_length() - 1 if count & (count - 1) == 0 else 0
+    elif node.op not in ("add", "sub"):
+        return 0
+    return below if 0 < below <= FINEST - INT16_FINER else 0
+
+
+def _rounds_to_even(graph: Graph, node: Node, grid: Given, below: int) -> Node:
+    """The table of a sum with so many bits below the grid; it has a sample at each of its results."""
+    name, out = f"{node.name}.sum", node.outputs[0]
+    low, high = graph[out].clamp or (-math.inf, math.inf)
+    shift = graph[out].origin
+    return ties_to_even(
+        *(name, name, out, grid.scale, (max(low + shift, grid.min), min(high + shift, grid.max)), TOWARDS_16),
+        origin_x=shift,
+        origin_y=shift,
+        coarsest=INT16_FINER + below,
+    )
 
 
 def _are_whole(graph: Graph, node: Node, exponent: int) -> bool:
