@@ -15,12 +15,14 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 IR_VERSION = 8  # of the files; onnxruntime takes it with every opset
+ML = "ai.onnx.ml"
+SEQUENCES = ("SequenceConstruct", "SequenceErase", "SequenceInsert", "SplitToSequence")  # make no tensors
 Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Node:
-    """One ONNX node. inputs: '' for an absent one."""
+    """One ONNX node. kind: with the domain in front where it has one. inputs: '' for an absent one."""
 
     kind: str
     inputs: tuple[str, ...]
@@ -28,9 +30,9 @@ class Node:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def proto(self) -> onnx.NodeProto:
-        return helper.make_node(
-            self.kind, self.inputs, self.outputs, f"{self.kind}_{self.outputs[0]}", **self.attributes
-        )
+        domain, _, kind = self.kind.rpartition(".")
+        name = f"{kind}_{self.outputs[0]}"
+        return helper.make_node(kind, self.inputs, self.outputs, name, domain=domain, **self.attributes)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,10 @@ class Case:
 
     def makers(self) -> dict[str, Node]:
         return {name: node for node in self.nodes for name in node.outputs if name}
+
+    def tensors(self) -> list[str]:
+        """Results of nodes, without those that are sequences of tensors."""
+        return [name for node in self.nodes if node.kind not in SEQUENCES for name in node.outputs if name]
 
     def trimmed(self) -> Case:
         """Without nodes and constants that no output needs; inputs that nobody reads stay."""
@@ -83,7 +89,10 @@ class Case:
             [onnx.ValueInfoProto(name=name) for name in self.outputs],
             [tensor for name, tensor in tensors.items() if name not in self.loose],
         )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION)
+        opsets = [helper.make_opsetid("", self.opset)]
+        if any(node.kind.startswith(ML) for node in self.nodes):
+            opsets.append(helper.make_opsetid(ML, 1))
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
         if metadata:
             helper.set_model_props(model, dict(metadata))
         return model
@@ -188,8 +197,9 @@ def load(path: Path) -> tuple[Case, dict[str, str]]:
             loose[node.output[0]] = numpy_helper.to_array(attributes["value"])
         else:
             plain = {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
-            nodes.append(Node(node.op_type, tuple(node.input), tuple(node.output), plain))
+            kind = f"{node.domain}.{node.op_type}".lstrip(".")
+            nodes.append(Node(kind, tuple(node.input), tuple(node.output), plain))
     outputs = tuple(value.name for value in model.graph.output)
-    opset = model.opset_import[0].version
+    opset = next(entry.version for entry in model.opset_import if not entry.domain)
     batched = any(v.type.tensor_type.shape.dim[0].dim_param for v in model.graph.input if v.type.tensor_type.shape.dim)
     return Case(opset, tuple(nodes), constants | loose, feeds, outputs, frozenset(loose), batched), metadata

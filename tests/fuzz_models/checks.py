@@ -26,7 +26,7 @@ def check(
     """folder: for the files of the conversion. passes: FLOAT passes that are replaced, for tests of this test."""
     outcome, plain = Outcome(), single(case)
     try:
-        values = plain.run([name for node in plain.nodes for name in node.outputs if name])
+        values = plain.run(plain.tensors())
         if not all(np.isfinite(x).all() for x in values.values() if x.dtype.kind == "f"):
             outcome.invalid = "not finite"
         bounds = float_bounds(plain, values)

@@ -130,25 +130,33 @@ class Net:
         self.nodes.append(node)
         return node.outputs[0]
 
-    def _run(self, node: Node) -> Arrays:
-        """The node's outputs on all samples; one sample where it reads constants only."""
-        known = {name: x for name in node.inputs if (x := self.fixed(name)) is not None}
-        feeds = {name: self.values[name] for name in node.inputs if name and name not in known}
+    def _run(self, *nodes: Node) -> Arrays:
+        """The last node's outputs on all samples; one sample where they read constants only."""
+        inner, last = {name for node in nodes for name in node.outputs}, nodes[-1]
+        read = [name for node in nodes for name in node.inputs if name and name not in inner]
+        known = {name: x for name in read if (x := self.fixed(name)) is not None}
+        feeds = {name: self.values[name] for name in read if name not in known}
         feeds = feeds or {"nothing": np.zeros((1, 1), np.float32)}
         try:
-            return run_model(Case(self.opset, (node,), known, feeds, node.outputs).model(), feeds, node.outputs)
+            return run_model(Case(self.opset, nodes, known, feeds, last.outputs).model(), feeds, last.outputs)
         except Exception as error:  # onnxruntime has no base class of its own
-            raise Reject(f"{node.kind}: {error}") from error
+            raise Reject(f"{last.kind}: {error}") from error
+
+    def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Node:
+        return Node(kind, inputs, tuple(self.fresh("t") for _ in range(outputs)), attributes)
 
     def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
         """The node's first output; Reject where onnxruntime refuses it or its values make no sense."""
-        names = tuple(self.fresh("t") for _ in range(outputs))
-        node = Node(kind, inputs, names, attributes)
-        for name, x in self._run(node).items():
-            self._sensible(kind, x)
+        return self.add_all(self.node(kind, *inputs, outputs=outputs, **attributes))
+
+    def add_all(self, *nodes: Node) -> str:
+        """The last node's first output; nobody else reads what the others make, which may be sequences."""
+        last = nodes[-1]
+        for name, x in self._run(*nodes).items():
+            self._sensible(last.kind, x)
             self.values[name] = x
-        self.nodes.append(node)
-        return names[0]
+        self.nodes.extend(nodes)
+        return last.outputs[0]
 
     def outputs_of(self, name: str) -> tuple[str, ...]:
         """All outputs of the node that makes this tensor."""

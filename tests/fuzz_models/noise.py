@@ -47,7 +47,7 @@ def float_noise(case: Case, wanted: Arrays, values: Arrays) -> dict[str, float]:
     That is what any rearrangement of the arithmetic may do: the rounding of each intermediate result is random.
     InstanceNormalization is x * s - mean * s in onnxruntime, and both products are rounded. Its Sigmoid is rounded to a
     unit of 1, however small it is. Its LRN carries one sum of squares along the channels: the largest square is rounded
-    into all that follow. A DFT sums all of a line, so its results are off by a unit of the largest.
+    into all that follow. DFT and STFT sum all of a line, so their results are off by a unit of the largest.
     """
     makers = case.makers()
     lowest = dict.fromkeys(wanted, math.inf)
@@ -61,7 +61,7 @@ def float_noise(case: Case, wanted: Arrays, values: Arrays) -> dict[str, float]:
             node = makers.get(name)
             if node is not None and node.kind == "LRN":
                 factor *= 1 + (_carried(node, values | case.feeds) * noise.uniform(-ULP, ULP, x.shape)).astype(x.dtype)
-            if node is None or node.kind not in ("DFT", "InstanceNormalization", "Sigmoid"):
+            if node is None or node.kind not in ("DFT", "InstanceNormalization", "STFT", "Sigmoid"):
                 return [Node("Mul", (source, f"{name}/noise"), (name,))], {f"{name}/noise": factor}
             if node.kind == "InstanceNormalization":
                 largest = _scaled(case, node, values)

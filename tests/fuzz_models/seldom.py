@@ -1,24 +1,22 @@
-"""Steps that few models have: sequences turned round, vectors of length 1, places of maxima, boxes, spectra."""
+"""Steps that few models have: sequences, vectors of length 1, places of maxima, boxes, spectra, scikit-learn's."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from fuzz_models.case import ML, Node
 from fuzz_models.net import Net, Reject
 
 LENGTH = 64  # of a spectrum
 LEAST = 1e-15  # largest number of a vector
+STEEP = 1e-2  # of the largest number: a row whose largest is less is not divided by it
 
 
 def unit_length(net: Net, x: str) -> str:
-    """LpNormalization of both norms, along any axis but the first.
-
-    Not behind a DFT, where zeros are rounding errors in onnxruntime and would become 1; nor of numbers whose
-    squares are below float32.
-    """
+    """LpNormalization of both norms, along any axis but the first. Not of numbers whose squares are below float32."""
     rank = len(net.shape(x))
-    if rank < 2 or net.largest(x) < LEAST or any(node.kind == "DFT" for node in net.nodes):
-        raise Reject("too few axes, or noise")
+    if rank < 2 or net.largest(x) < LEAST:
+        raise Reject("too few axes, or too small")
     axis = net.dice.randrange(1, rank)
     return net.add("LpNormalization", x, axis=net.among(axis, axis - rank), p=net.among(1, 2))
 
@@ -76,5 +74,76 @@ def spectrum(net: Net, x: str) -> str:
     return net.add("DFT", parts, "", net.const(np.array(axis)), **whole)
 
 
-STEPS = (unit_length, turned, spectrum)
+def frames(net: Net, x: str) -> str:
+    """STFT of all numbers in a row."""
+    net.since(17)
+    if net.half:
+        raise Reject("float32 only")
+    row = net.add("Reshape", x, net.const([1, -1, 1]))
+    length = net.dice.randint(2, min(LENGTH, net.shape(row)[1]))
+    step = net.const(np.array(net.dice.randint(1, length)))
+    window = net.const(np.hanning(length + 2)[1:-1].astype(np.float32)) if net.chance(0.6) else ""
+    size = net.const(np.array(length)) if not window or net.chance(0.3) else ""
+    return net.add("STFT", row, step, window, size, onesided=net.among(0, 1))
+
+
+def pieces(net: Net, x: str) -> str:
+    """A tensor in pieces, of which some go or come again, and one of them or all side by side."""
+    net.since(11)
+    shape = net.shape(x)
+    axes = [i for i, n in enumerate(shape) if n > 1]
+    if not axes:
+        raise Reject("nothing to split")
+    axis, nodes = net.dice.choice(axes), list[Node]()
+
+    def then(kind: str, *inputs: str, **attributes: int) -> str:
+        nodes.append(net.node(kind, *inputs, **attributes))
+        return nodes[-1].outputs[0]
+
+    size = shape[axis]
+    first, single = net.dice.randint(1, size - 1), net.chance(0.4)
+    sizes = [] if single else [net.const(net.among([first, size - first], np.array(first)))]
+    items = then("SplitToSequence", x, *sizes, axis=axis, keepdims=(keep := net.among(0, 1)))
+    ends = [net.const(np.array(place)) for place in (0, net.among(-1, 1))]
+    again = then("SequenceAt", items, net.dice.choice(ends))
+    if net.chance(0.3):
+        items = then("SequenceConstruct", then("SequenceAt", items, ends[0]), again)
+    if net.chance(0.5):
+        items = then("SequenceInsert", items, again, *net.among([], ends[:1]))
+    if net.chance(0.3):
+        items = then("SequenceErase", items, *net.among([], ends[:1]))
+    if net.chance(0.2):
+        items = then("SequenceInsert", items, again)
+        then("SequenceAt", items, ends[1])
+    else:
+        new = single and (not keep or net.chance(0.3))
+        then("ConcatFromSequence", items, axis=axis, new_axis=int(new))
+    return net.add_all(*nodes)
+
+
+def _row(net: Net, x: str) -> str:
+    """What scikit-learn's operators take: numbers of one sample side by side."""
+    if net.half:
+        raise Reject("float32 only")
+    return x if len(net.shape(x)) in (1, 2) else net.add("Flatten", x)
+
+
+def standardized(net: Net, x: str) -> str:
+    """Scaler of all columns alike, or of each."""
+    row = _row(net, x)
+    count = net.among(1, net.shape(row)[-1])
+    size, width = net.noise.normal(0, net.largest(row) / 2, count), net.noise.uniform(0.2, 3, count)
+    return net.add(f"{ML}.Scaler", row, offset=size.tolist(), scale=width.tolist())
+
+
+def normalized(net: Net, x: str) -> str:
+    """Normalizer of all norms."""
+    row, norm = _row(net, x), net.among("MAX", "L1", "L2")
+    most = net.values[row].max(axis=-1)
+    if net.largest(row) < LEAST or (norm == "MAX" and np.abs(most).min() < STEEP * net.largest(row)):
+        raise Reject("a row that is nearly 0")
+    return net.add(f"{ML}.Normalizer", row, norm=norm)
+
+
+STEPS = (unit_length, turned, spectrum, frames, pieces, standardized, normalized)
 IMAGES = (unpooled, boxes)

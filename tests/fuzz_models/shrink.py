@@ -73,8 +73,7 @@ def _fewer_outputs(case: Case) -> Iterator[Case]:
 
 def _cut_below(case: Case) -> Iterator[Case]:
     """An inner tensor is the only output."""
-    names = [name for node in case.nodes for name in node.outputs if name]
-    cuts = [replace(case, outputs=(name,)).trimmed() for name in names]
+    cuts = [replace(case, outputs=(name,)).trimmed() for name in case.tensors()]
     yield from _middle_first([c for c in cuts if len(c.nodes) < len(case.nodes)], len(case.nodes))
 
 
@@ -203,7 +202,7 @@ def _digits(x: np.ndarray, count: int) -> np.ndarray:
 def _values(case: Case) -> Arrays:
     """Of all tensors on the samples; none where that cannot be computed."""
     try:
-        return {**case.feeds, **case.run([name for node in case.nodes for name in node.outputs if name])}
+        return {**case.feeds, **case.run(case.tensors())}
     except Exception:  # onnxruntime has no base class of its own
         return {}
 
