@@ -2,8 +2,9 @@
 
 1. QLinearX of integers with scales and zero points: DequantizeLinear, X, QuantizeLinear.
 2. DynamicQuantizeLinear, whose grid is that of each input: nothing. Its integers are the reals, on a grid of scale 1.
+   Biases that are rounded to that grid keep their reals.
 3. ConvInteger and MatMulInteger, and what onnxruntime fuses of them: Conv and MatMul of integers less their zero point.
-   MatMulNBits, whose weights are packed and have a grid for each block: MatMul.
+   MatMulNBits, whose weights are packed and have a grid for each block: MatMul. DynamicQuantizeLSTM: LSTM.
 4. Outputs of the model that are quantized integers: the same numbers as reals, on a grid of scale 1.
 
 5. Quant and BipolarQuant of QONNX: QuantizeLinear, Clip, DequantizeLinear; constants are rounded. Where the grid is one
@@ -51,6 +52,7 @@ _OTHERS = {
     "DynamicQuantizeLinear": "_dynamic",
     "MatMulInteger": "_matmul_integer",
     "QLinearConv": "_conv",
+    "com.microsoft.DynamicQuantizeLSTM": "_lstm",
     "com.microsoft.DynamicQuantizeMatMul": "_dynamic_matmul",
     "com.microsoft.MatMulIntegerToFloat": "_matmul_to_float",
     "com.microsoft.MatMulNBits": "_matmul_of_blocks",
@@ -136,6 +138,8 @@ class _Writer:
         self._makers: dict[str, onnx.NodeProto] = {}
         self._readers: dict[str, list[onnx.NodeProto]] = {}
         self._dynamic_reals: set[str] = set()  # results of case 2
+        self._dynamic_scales: set[str] = set()  # of these, times constants
+        self._dynamic_biases: set[str] = set()
         self.nodes: list[onnx.NodeProto] = []
         self._node = onnx.NodeProto()
 
@@ -144,7 +148,22 @@ class _Writer:
         name = "_plain" if _kind(node) in _PLAIN else _OTHERS.get(_kind(node))
         if node.op_type == "DequantizeLinear" and node.input[0] in self._dynamic_reals:
             name = "_same"
+        if self._rounds_dynamic_bias(node):
+            name = "_same"
         return getattr(self, name) if name else None
+
+    def _rounds_dynamic_bias(self, node: onnx.NodeProto) -> bool:
+        """Checks for a step of Cast(Floor(bias / (scale of case 2 * scale of weights))) behind the quotient."""
+        scales, biases = self._dynamic_scales, self._dynamic_biases
+        if node.op_type == "Mul" and scales.intersection(node.input):
+            if all(name in scales or name in self._tensors for name in node.input):
+                scales.add(node.output[0])
+        elif node.op_type == "Div" and node.input[0] in self._tensors and node.input[1] in scales:
+            biases.add(node.output[0])
+        elif node.op_type in ("Cast", "Floor", "Round") and node.input[0] in biases:
+            biases.add(node.output[0])
+            return True
+        return False
 
     def begin(self, node: onnx.NodeProto) -> None:
         self._node, self.nodes = node, []
@@ -212,6 +231,7 @@ class _Writer:
         self._tensors[zero] = numpy_helper.from_array(np.uint8(0), zero)
         self._graph.initializer.extend([self._tensors[scale], self._tensors[zero]])
         self._dynamic_reals.add(y)
+        self._dynamic_scales.add(scale)
 
     def _same(self, node: onnx.NodeProto) -> None:
         self._add("Identity", [node.input[0]], output=node.output[0])
@@ -259,6 +279,17 @@ class _Writer:
         a, b, bs, *more = node.input
         bz, bias = (*more, "", "")[:2]
         self._scaled(a, self._less_zero(b, bz, -1), [bs], bias)
+
+    def _lstm(self, node: onnx.NodeProto) -> None:
+        """Weights [directions, inputs, 4 * states], the other way round than those of LSTM."""
+        x, w, r, b, lengths, h, c, p, *grids = node.input
+        weights = []
+        for name, scale, zero in zip((w, r), grids[::2], grids[1::2], strict=True):
+            s, z = (self._array(n).astype(np.float64) for n in (scale, zero))
+            s, z = (a.reshape(a.shape[0], 1, -1) for a in (s, z))
+            weights.append(self._const(((self._array(name) - z) * s).transpose(0, 2, 1).astype(np.float32)))
+        inputs = [x, *weights, b, lengths, h, c, p]
+        self.nodes.append(helper.make_node("LSTM", inputs, node.output, node.name, **self._attributes()))
 
     def _scaled(self, a: str, b: str, scales: Iterable[str], bias: str) -> None:
         y = self._add("MatMul", [a, b])

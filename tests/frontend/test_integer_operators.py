@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx_text import build, feeds
+from onnxruntime.quantization import quantize_dynamic
 from test_lowering import run
 from test_lowering_quantized import loaded
 
@@ -71,6 +73,11 @@ DYNAMIC = [
         "f = Cast<to=1>(i) g = Mul(a, v) y = Mul(f, g)",
     ),
     ("DynamicQuantizeMatMul", "y = com.microsoft.DynamicQuantizeMatMul(x, w, v, k)"),
+    (
+        "a bias on the grid of each input",
+        "q, a, n = DynamicQuantizeLinear(x) t = Mul(a, v) c = Div(b, t) r = Floor(c) j = Cast<to=6>(r) "
+        "i = MatMulInteger(q, w, n, k) o = Add(i, j) f = Cast<to=1>(o) y = Mul(f, t)",
+    ),
     ("DequantizeLinear", "q, a, n = DynamicQuantizeLinear(x) d = DequantizeLinear(q, a, n) y = Relu(d)"),
 ]
 
@@ -78,7 +85,8 @@ DYNAMIC = [
 @pytest.mark.parametrize("body", [pytest.param(case[1], id=case[0]) for case in DYNAMIC])
 def test_grids_of_each_input_are_left_out(body, tmp_path):
     text = (
-        f"(float[1,3,4] x) => (y) <uint8[4,2] w = {{1,2,3,4,5,6,7,8}}, float v = {{0.1}}, uint8 k = {{3}}> {{ {body} }}"
+        "(float[1,3,4] x) => (y) <uint8[4,2] w = {1,2,3,4,5,6,7,8}, float v = {0.1}, uint8 k = {3}, "
+        f"float[2] b = {{0.33, -0.21}}> {{ {body} }}"
     )
     header = ', "com.microsoft" : 1'
     graph = loaded(text, tmp_path, header=header)
@@ -86,6 +94,21 @@ def test_grids_of_each_input_are_left_out(body, tmp_path):
     [got] = run(to_onnx(graph, graph.outputs), feed)
     [wanted] = run(build(text, 13, None, header), feed)
     assert np.abs(got - wanted).max() <= 0.02 * max(1.0, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_lstm_of_integers(direction, tmp_path):
+    """As onnxruntime's quantize_dynamic writes it."""
+    count = 2 if direction == "bidirectional" else 1
+    text = f"(float[5,1,3] x) => (y) <float[{count},16,3] w, float[{count},16,4] r, float[{count},32] b>"
+    body = f'{{ y, h, c = LSTM<hidden_size=4,direction="{direction}">(x, w, r, b) }}'
+    model = build(f"{text} {body}", 17, tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "model.onnx", op_types_to_quantize=["LSTM"])
+    assert [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node] == ["DynamicQuantizeLSTM"]
+    graph = load(tmp_path / "model.onnx")
+    feed = feeds(graph)
+    [got], [wanted] = run(to_onnx(graph, graph.outputs), feed), run(model, feed)
+    assert np.abs(got - wanted).max() <= 0.03 * np.abs(wanted).max()
 
 
 INPUTS = [
