@@ -12,7 +12,7 @@ from onnx.external_data_helper import ExternalDataInfo
 
 from nmpconv.base.files import BYTES_MAX, read_file
 from nmpconv.errors import InputError
-from nmpconv.frontend import input_values, integer_operators, local_functions, tflite
+from nmpconv.frontend import framework_operators, input_values, integer_operators, local_functions, tflite
 from nmpconv.frontend.local_functions import repeated
 from nmpconv.frontend.toposort import name_apart, sort
 
@@ -48,7 +48,8 @@ def read(
     on_reals: bool = True,
 ) -> onnx.ModelProto:
     """The model with all weights in memory, nodes in order, local functions inlined, the branches of an If taken that
-    constants decide, and operators on integers rewritten (`integer_operators`).
+    constants decide, and operators of frameworks and on integers rewritten (`framework_operators` and
+    `integer_operators`).
 
     values: of inputs that become constants; shapes: of inputs with dynamic dimensions. on_reals: False keeps operators
     on integers. Raises InputError for no such file, UsageError for values that do not fit.
@@ -73,6 +74,7 @@ def read(
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             room -= _load_external(tensor, file.parent, str(path), room)
+    framework_operators.rewrite(model.graph)
     if on_reals:
         integer_operators.rewrite(model.graph, str(path))
     name_apart(model.graph.node)

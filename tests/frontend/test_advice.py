@@ -28,7 +28,7 @@ def model(kind: str, domain: str, arrays: dict[str, np.ndarray], **attributes: i
 
 
 OPERATORS = [
-    ("Erfc", "", "ONNX has no such operator", "another exporter, or another version of it: this one left its own"),
+    ("Erfcinv", "", "ONNX has no such operator", "another exporter, or another version of it: this one left its own"),
     ("NGramRepeatBlock", "com.microsoft", "nmpconv has no such op", "an export without onnxruntime's optimizer"),
     ("MatMulBnb4", "com.microsoft", "nmpconv has no such op", "the float model: nmpconv quantizes weights itself"),
     ("Inverse", "com.microsoft", "nmpconv has no such op", ""),

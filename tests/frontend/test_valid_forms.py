@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,18 @@ def test_it_is_the_models_function(text, tmp_path: Path):
     for wanted, got in zip(run(model, feed), run(to_onnx(graph, graph.outputs), feed), strict=True):
         assert wanted.shape == got.shape
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_erfc_of_tensorflow(tmp_path: Path):
+    """Keras 3 writes Gelu with it, and tf2onnx leaves it: the check of the import runs what it stands for."""
+    text = "(float[1,40] x) => (y) <float m = {-0.7}> { a = Mul(x, m) b = Erfc(a) y = Mul(x, b) }"
+    build(text, 17, tmp_path / "m.onnx")
+    samples = np.linspace(-4, 4, 320, dtype=np.float32).reshape(8, 40)
+    result = nmpconv.convert(tmp_path / "m.onnx", data=samples, bits=16)
+    wanted = samples * np.vectorize(math.erfc)(-0.7 * samples)
+    got = np.concatenate([nmpconv.load(result.data).run_float(x[None])[0] for x in samples])
+    np.testing.assert_allclose(got, wanted, atol=2e-3)
+    assert not [text for text in result.report.warnings if "not compared" in text]
 
 
 ROWS = "(float[1,7,4] x) => (float[?,?,?] y) <int64 a = {-1}, int64 b = {0}"
