@@ -96,6 +96,19 @@ def test_erfc_of_tensorflow(tmp_path: Path):
     assert not [text for text in result.report.warnings if "not compared" in text]
 
 
+def test_indices_that_are_reals(tmp_path: Path):
+    """Keras has float32 inputs in front of an Embedding, which casts them."""
+    body = "i = Cast<to=6>(x) g = Gather(e, i) y = Relu(g)"
+    model = build(f"(float[1,7] x) => (y) <float[20,8] e> {{ {body} }}", 17, tmp_path / "m.onnx")
+    samples = np.random.default_rng(0).integers(0, 20, (24, 7)).astype(np.float32)
+    net = nmpconv.load(nmpconv.convert(tmp_path / "m.onnx", data=samples, bits=16).data)
+    for x in samples[:4]:
+        np.testing.assert_allclose(net.run_float(x[None])[0], run(model, {"x": x[None]})[0], atol=1e-3)
+    build(f"(float[1,7] x) => (y, z) <float[20,8] e> {{ {body} z = Relu(x) }}", 17, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModel, match="a cast of a computed tensor"):
+        load(tmp_path / "m.onnx")
+
+
 ROWS = "(float[1,7,4] x) => (float[?,?,?] y) <int64 a = {-1}, int64 b = {0}"
 SEQUENCES = [
     (f"{ROWS}, int64 k = {{3}}> {{ s = SplitToSequence<axis=1>(x, k) y = SequenceAt(s, a) }}"),
