@@ -1,4 +1,4 @@
-"""What frameworks leave in a model as it is with them, in terms of ONNX.
+"""Operators and types that exporters leave as a framework has them, in terms of ONNX.
 
 1. Erfc of TensorFlow, which tf2onnx has no translation of: 1 - Erf. Keras 3 writes its Gelu so.
 2. Inputs of reals that are only cast to one type of integers, as indices in front of an Embedding of Keras, which has

@@ -154,8 +154,8 @@ def _finer(grid: Given, origin: float, exponent: int) -> int:
 
 
 def _bits_below(node: Node, rows: Mapping[str, Row]) -> int:
-    """How many bits the results of a sum or mean have below the steps of the output; 0 where a table has no room for
-    them, or none of them is a tie."""
+    """Bits that results of a sum or mean have below the steps of the output; 0 where a table has no room for them, or
+    none of them is a tie."""
     ports = [rows.get(name, {}) for name in (*node.outputs, *node.inputs)]
     if any("exponent" not in row or row["bits"].value != 8 for row in ports):
         return 0
