@@ -1,6 +1,7 @@
 """Operators and types that exporters leave as a framework has them, in terms of ONNX.
 
-1. Erfc of TensorFlow, which tf2onnx has no translation of: 1 - Erf. Keras 3 writes its Gelu so.
+1. Erfc and Expm1 of TensorFlow, which tf2onnx has no translation of: 1 - Erf and Exp - 1. Keras 3 writes its Gelu and
+   its Celu so.
 2. Inputs of reals that are only cast to one type of integers, as indices in front of an Embedding of Keras, which has
    float32 where a model does not say: inputs of that type.
 """
@@ -11,12 +12,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+FOREIGN = {"Erfc": "Erf", "Expm1": "Exp"}  # case 1: what ONNX has of them
 INDICES = (TensorProto.INT32, TensorProto.INT64)
 
 
 def rewrite(graph: onnx.GraphProto) -> None:
     """Rewrites the graph in place."""
-    _write_erfc(graph)
+    _write_out(graph)
     _type_indices(graph)
 
 
@@ -34,21 +36,22 @@ def _type_indices(graph: onnx.GraphProto) -> None:  # case 2
             [value.type.tensor_type.elem_type] = types
 
 
-def _write_erfc(graph: onnx.GraphProto) -> None:  # case 1
-    if not any(map(_is_erfc, graph.node)):
+def _write_out(graph: onnx.GraphProto) -> None:  # case 1
+    if not any(map(_is_foreign, graph.node)):
         return
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
-        if not _is_erfc(node):
+        if not _is_foreign(node):
             nodes.append(node)
             continue
         y = node.output[0]
-        graph.initializer.append(numpy_helper.from_array(np.float32(1), f"{y}~one"))
-        nodes.append(helper.make_node("Erf", node.input, [f"{y}~erf"], node.name))
-        nodes.append(helper.make_node("Sub", [f"{y}~one", f"{y}~erf"], [y], node.name))
+        one, inner = f"{y}~one", f"{y}~inner"
+        graph.initializer.append(numpy_helper.from_array(np.float32(1), one))
+        nodes.append(helper.make_node(FOREIGN[node.op_type], node.input, [inner], node.name))
+        nodes.append(helper.make_node("Sub", [one, inner] if node.op_type == "Erfc" else [inner, one], [y], node.name))
     del graph.node[:]
     graph.node.extend(nodes)
 
 
-def _is_erfc(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Erfc" and not node.domain and len(node.output) == 1
+def _is_foreign(node: onnx.NodeProto) -> bool:
+    return node.op_type in FOREIGN and not node.domain and len(node.output) == 1
