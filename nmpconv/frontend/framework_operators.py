@@ -48,7 +48,8 @@ def _write_out(graph: onnx.GraphProto) -> None:  # case 1
         unit, inner = f"{y}~one", f"{y}~inner"
         graph.initializer.append(numpy_helper.from_array(np.float32(1), unit))
         nodes.append(helper.make_node(FOREIGN[node.op_type], node.input, [inner], node.name))
-        nodes.append(helper.make_node("Sub", [unit, inner] if node.op_type == "Erfc" else [inner, unit], [y], node.name))
+        terms = [unit, inner] if node.op_type == "Erfc" else [inner, unit]
+        nodes.append(helper.make_node("Sub", terms, [y], node.name))
     del graph.node[:]
     graph.node.extend(nodes)
 
