@@ -126,7 +126,7 @@ def _with_fine_sums(model: Kept) -> Kept:
         name, known = f"{node.name}.sum", out in grids and "exponent" in row
         if known and node.op in WEIGHTED and not _are_whole(graph, node, row["exponent"].value):
             finer, rounds = _finer(grids[out], graph[out].origin, row["exponent"].value), requantize(name, name, out)
-        elif known and grids[out].is_power and (below := _bits_below(node, rows)):
+        elif known and grids[out].is_power and (below := _bits_below(graph, node, rows)):
             finer, rounds = INT16_FINER, _rounds_to_even(graph, node, grids[out], below)
             tables.append(out)
         else:
@@ -153,7 +153,7 @@ def _finer(grid: Given, origin: float, exponent: int) -> int:
     return min(max(15 - math.ceil(math.log2(far) - exponent - SAME), 0), FINER_MOST)
 
 
-def _bits_below(node: Node, rows: Mapping[str, Row]) -> int:
+def _bits_below(graph: Graph, node: Node, rows: Mapping[str, Row]) -> int:
     """Bits that results of a sum or mean have below the steps of the output; 0 where a table has no room for them, or
     none of them is a tie."""
     ports = [rows.get(name, {}) for name in (*node.outputs, *node.inputs)]
@@ -164,7 +164,7 @@ def _bits_below(node: Node, rows: Mapping[str, Row]) -> int:
     if isinstance(node.params, AveragePoolParams):
         count = node.params.kernel_h * node.params.kernel_w
         below += count.bit_length() - 1 if count & (count - 1) == 0 else 0
-    elif node.op not in ("add", "sub"):
+    elif _kind(graph, node) not in (Origins.SUM, Origins.DIFFERENCE):
         return 0
     return below if 0 < below <= FINEST - INT16_FINER else 0
 
@@ -289,12 +289,13 @@ def _origin(grid: Given, exponent: int) -> float:
 
 def _sums_first(graph: Graph) -> list[str]:
     """All activations. What a sum needs is for its operands to give: those of the sum itself are read by more."""
-    kinds = {
-        node.outputs[0]: OPS[node.op].origins(node.params, graph.ins(node), graph[node.outputs[0]])
-        for node in graph.nodes
-    }
+    kinds = {node.outputs[0]: _kind(graph, node) for node in graph.nodes}
     names = [value.name for value in graph.activations()]
     return sorted(names, key=lambda name: kinds.get(name) not in (Origins.SUM, Origins.DIFFERENCE))
+
+
+def _kind(graph: Graph, node: Node) -> Origins:
+    return OPS[node.op].origins(node.params, graph.ins(node), graph[node.outputs[0]])
 
 
 def _fits(grid: Given, wish: float, origin: float) -> bool:
