@@ -21,7 +21,9 @@ def port(shape: str, kind: str = "float") -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("make", "shape", "low", "high"),
     [
-        (trained.words(192, 48, turn=True), (1, 3, 48, 192), -1, 1),
+        (trained.words(192, 48, turn=2), (1, 3, 48, 192), -1, 1),
+        (trained.words(224, 224, 7, turn=1), (1, 3, 224, 224), -1, 1),
+        (trained.mel_frames, (1, 76, 32, 1), -20, 20),
         (trained.words(320, 320, 7), (1, 3, 320, 320), -1, 1),
         (trained.music, (1, 43844, 1), -2, 2),
         (trained.files, (1, 2048), 0, 256),
