@@ -157,12 +157,12 @@ class _Writer:
         scales, biases = self._dynamic_scales, self._dynamic_biases
         if node.op_type == "Mul" and scales.intersection(node.input):
             if all(name in scales or name in self._tensors for name in node.input):
-                scales.add(node.output[0])
-        elif node.op_type == "Div" and node.input[0] in self._tensors and node.input[1] in scales:
-            biases.add(node.output[0])
-        elif node.op_type in ("Cast", "Floor", "Round") and node.input[0] in biases:
-            biases.add(node.output[0])
-            return True
+                scales.update(node.output)
+        elif node.op_type == "Div" and scales.intersection(node.input[1:]) and node.input[0] in self._tensors:
+            biases.update(node.output)
+        elif node.op_type in ("Cast", "Floor", "Round") and biases.intersection(node.input):
+            biases.update(node.output)
+            return len(node.output) == 1
         return False
 
     def begin(self, node: onnx.NodeProto) -> None:

@@ -77,7 +77,7 @@ ROWS = [
     (
         "cast",
         13,
-        f"{IMAGE} {{ y = Cast<to=7>(x) }}",
+        f"{IMAGE} {{ r = Neg(x) y = Cast<to=7>(r) }}",
         "Cast: a cast of a computed tensor to a type that is not float; float types",
     ),
     (
