@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chips import ERROR, Chip, Esp32c3, Nrf52840, Rp2040, Rp2350
+from chips import ERROR, Chip, Esp32c3, Nrf52840, Rp2040, Rp2350, Stm32f446
 
 from nmpconv.device import protocol
 from nmpconv.device.client import Device
@@ -17,7 +17,7 @@ from nmpconv.runtime.interpreter import Net
 
 pytestmark = pytest.mark.slow  # for the compiling
 
-CHIPS = [Nrf52840, Rp2040, Rp2350, Esp32c3]
+CHIPS = [Nrf52840, Stm32f446, Rp2040, Rp2350, Esp32c3]
 FEW = "fully_connected"  # ops: what is tested here is not in them
 
 
@@ -48,3 +48,15 @@ def test_a_model_on_it(chip: Chip, model: bytes, net: Net, inputs: Sequence[np.n
     chip.hear([ERROR] * 16)  # what a host at the first rate looks like
     assert abs(chip.rate / 115200 - 1) < 0.01
     assert device._link.ask(Type.HELLO, quiet=1.0)
+
+
+def test_a_pll_that_does_not_lock(
+    firmware: Callable[..., Path], need_package: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock stays, the line works, and the board says at what it runs."""
+    need_package("unicorn")
+    monkeypatch.setattr(Stm32f446, "locks", False)
+    chip = Stm32f446(firmware(Stm32f446.board, FEW))
+    assert Device(chip).hello.clock_hz == chip.hz == 16e6
+    assert abs(chip.rate / 115200 - 1) < 0.01
+    assert chip.errors == []

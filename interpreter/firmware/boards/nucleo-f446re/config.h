@@ -1,10 +1,12 @@
-/* ST Nucleo-F446RE: Cortex-M4 at the 16 MHz it starts with; USART2 is the ST-Link's virtual port. */
+/* ST Nucleo-F446RE: Cortex-M4 at 180 MHz; USART2 is the ST-Link's virtual port. */
 #ifndef NMP_BOARD_CONFIG_H
 #define NMP_BOARD_CONFIG_H
 
+#include "clocks.h"
+
 #define BOARD "nucleo-f446re"
 #define CPU "Cortex-M4"
-#define CLOCK_HZ 16000000u
+#define CLOCK_HZ clock_hz
 #define UART 0x40004400u
 #define RING 4096u
 #define RATES 115200u, 230400u, 460800u, 1000000u

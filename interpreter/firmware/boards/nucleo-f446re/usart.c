@@ -1,5 +1,6 @@
 /* USART2 of an STM32F4 on pins PA2 and PA3. Registers: ST's reference manual RM0390. */
 #include "board.h"
+#include "clocks.h"
 #include "cortex_m.h"
 
 #define RCC_AHB1ENR REG(0x40023830) /* bit 0: GPIOA */
@@ -18,10 +19,11 @@
 #define CR1_ON 0x202Cu /* enable, interrupt on receive, send, receive */
 
 static uint32_t divisor(uint32_t rate) {
-  return (CLOCK_HZ + rate / 2) / rate;
+  return (clocks_apb1_hz() + rate / 2) / rate;
 }
 
 void uart_init(uint32_t rate) {
+  clocks_init();
   RCC_AHB1ENR |= 1u;
   RCC_APB1ENR |= 1u << 17;
   (void)RCC_APB1ENR; /* a clock takes two cycles to come on */
