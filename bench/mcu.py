@@ -42,6 +42,7 @@ BOARDS = {
     "mps2-an385": "M3",
     "mps2-an386": "M4",
     "mps2-an500": "M7",
+    "mps2-an505": "M33",
     "mps3-an547": "M55",
     "rv32": "rv32",
 }
@@ -55,7 +56,15 @@ CMSIS_M55 = {"AD": (0.062, 0.29), "IC": (4.57, 6.4), "KWS": (1.75, 3.1), "VWW": 
 CMSIS_C = {"AD": (1.47, None), "IC": (65.3, None), "KWS": (16.2, None), "VWW": (48.6, None)}
 CMSIS_M3 = {"AD": (0.952, None), "IC": (41.75, None), "KWS": (10.54, None), "VWW": (32.08, None)}
 NOBODY = dict.fromkeys(NETS, (None, None))
-PEERS = {"M0+": NOBODY, "M3": CMSIS_M3, "M4": CMSIS_M4, "M7": CMSIS_M4, "M55": CMSIS_M55, "rv32": CMSIS_C}
+PEERS = {
+    "M0+": NOBODY,
+    "M3": CMSIS_M3,
+    "M4": CMSIS_M4,
+    "M7": CMSIS_M4,
+    "M33": CMSIS_M4,
+    "M55": CMSIS_M55,
+    "rv32": CMSIS_C,
+}
 ST_M4_CYCLES = {"AD": 0.63, "IC": 19.8, "KWS": 5.18, "VWW": 10.7}  # million
 TFLM_ARENA = {"AD": 2580, "IC": 54996, "KWS": 22820, "VWW": 100708}
 TFLM_FLASH = {  # KB

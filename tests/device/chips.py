@@ -237,7 +237,9 @@ class Stm32f446(CortexM):
         if address == self.RCC + 4:
             self.demand(not running, "the PLL is set while it is on")
         if address == self.POWER and value >> 17 & 1:
-            others = [self.peek(self.RCC + at) & ~(1 << 28 if at == 0x40 else 0) for at in (0x30, 0x34, 0x38, 0x40, 0x44)]
+            others = [
+                self.peek(self.RCC + at) & ~(1 << 28 if at == 0x40 else 0) for at in (0x30, 0x34, 0x38, 0x40, 0x44)
+            ]
             self.demand(self.peek(self.POWER + 4) >> 16 & 1 == 1, "over-drive is not ready")
             self.demand(not any(others), "peripherals have clocks while over-drive is switched to")
         if address == self.USART + 4:

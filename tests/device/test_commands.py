@@ -28,6 +28,7 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.runtime import on_device
 
 KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
+MORE_BOARDS = ("mps2-an500", "mps2-an505", "mps3-an547", "rv32", "lx60")
 
 
 def test_bench(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -372,7 +373,7 @@ def test_missing_qemu_is_named(here: Path, monkeypatch: pytest.MonkeyPatch, caps
     "board",
     [
         "mps2-an386",
-        *(pytest.param(board, marks=pytest.mark.slow) for board in ("mps2-an500", "mps3-an547", "rv32", "lx60")),
+        *(pytest.param(board, marks=pytest.mark.slow) for board in MORE_BOARDS),
     ],
 )
 def test_simulated_board(here: Path, monkeypatch, capsys, firmware: Callable[..., Path], board: str) -> None:

@@ -39,7 +39,11 @@ OTHERS = {"resnet20": "cifar10_resnet20", "se": "cifar10_se_mbv3_local"}  # of r
 # Started by hand, with the arguments that put the firmware's UART on a pty.
 BY_HAND = {"mps2-an386": ("mps2-an386",), "nucleo-f446re": ("netduinoplus2", "-serial", "null")}
 ESTIMATED = 0.05  # of the instructions: how far an estimate may be off, see docs/results.md
-TARGETS = {"mps2-an500": "cortex-m4", **{board: target for target, board in simulator.COUNTED_ON.items()}}
+TARGETS = {
+    "mps2-an500": "cortex-m4",
+    "mps2-an505": "cortex-m4",
+    **{board: target for target, board in simulator.COUNTED_ON.items()},
+}
 ALONE = simulator.COUNTED_ON.values()  # of two boards with the same kernels one
 BAD = {"lost": 0.001, "flipped": 0.001}
 LEAST = {"ic": (33792, 49152), "kws": (8640, 16000), "vww": (37248, 55296)}  # activations; without overlaps

@@ -17,6 +17,7 @@ LEVELS = {
     "mps2-an385-m0plus": "plain32",
     "mps2-an386": "dsp",
     "mps2-an500": "dsp",
+    "mps2-an505": "dsp",
     "mps3-an547": "mve",
     "rv32": "plain32",
     "lx60": "plain32",
