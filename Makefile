@@ -231,7 +231,7 @@ bench-browser: $(VENV)/installed $(VENV)/simulator  ## milliseconds in Chromium,
 bench-accuracy: $(VENV)/installed $(BENCH_VENV)/installed  ## accuracy of other quantizers and ours, on the models and images of NMP_ZOO (ARGS=...)
 	PYTHONPATH=bench $(BIN)/python -m accuracy --peers-python $(BENCH_VENV)/bin/python $(ARGS)
 
-bench-memories: $(VENV)/simulator  ## bytes moved in a fast and a slow memory, counted on a simulated Cortex-M4 (ARGS="model.nmp ...")
+bench-memories: $(VENV)/installed  ## bytes moved in a fast and a slow memory, counted on a simulated Cortex-M4 (ARGS="model.nmp ...")
 	$(BIN)/python bench/two_memories.py $(ARGS)
 
 bench-mcu: $(VENV)/installed  ## instructions, cycles, RAM and flash of the MLPerf Tiny nets on simulated microcontrollers

@@ -92,6 +92,9 @@ static nmp_conv shape(void) {
       c.out = c.groups * (1 + up_to(12));
   }
   c.k = (uint32_t)(c.v.kernel * c.h.kernel) * (c.in / c.groups);
+#if NMP_TWO_MEMORIES
+  c.slow = any() % 2;
+#endif
   return c;
 }
 

@@ -64,7 +64,9 @@ def _memories(model: Model, plan: Memory) -> str:
     fast, slow = (sum(step.moved[i] for step in plan.steps) for i in range(2))
     least = least_slow(model)
     bound = "" if least is None else f", at least {least} B"
-    return f"{model.fast_bytes} B fast, then slow; ops move {fast} B fast, {slow} B slow{bound}"
+    copied = [step.copied for step in plan.steps if step.copied]
+    copies = f"; weights of {len(copied)} op(s) are copied there first, {sum(copied)} B" if copied else ""
+    return f"{model.fast_bytes} B fast, then slow; ops move {fast} B fast, {slow} B slow{bound}{copies}"
 
 
 def _picture(model: Model, plan: Memory, edge: int) -> Iterator[str]:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpconv.file.reader import Model
-from nmpconv.ir import Value
+from nmpconv.file.reader import FileOp, FileTensor, Model
+from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
 
 
@@ -44,12 +44,14 @@ class Traffic(NamedTuple):
 class Step:
     """live: tensors, by offset. bytes: that they take together; what two of them share counts once. end: of the last
     of them in the arena. scratch: bytes behind it that the op's kernel needs; 0 where it has room in a fast memory.
+    copied: bytes of weights that are copied there before it runs.
     """
 
     live: tuple[int, ...]
     bytes: int
     end: int
     scratch: int
+    copied: int
     moved: Traffic
 
 
@@ -151,23 +153,51 @@ def _step(model: Model, lives: Sequence[Life], step: int, scratch: int) -> Step:
         total += max(stop - max(start, end), 0)
         end = max(end, stop)
     end = model.ops[step].live_end or model.arena_bytes
+    room = model.ops[step].scratch_room
+    weights = _repeated_weights(model, step)
     return Step(
-        tuple(live), total, end, 0 if 0 < scratch <= model.ops[step].scratch_room else scratch, traffic(model, step)
+        tuple(live),
+        total,
+        end,
+        scratch=0 if 0 < scratch <= room else scratch,
+        copied=weights if 0 < scratch + weights <= room else 0,
+        moved=traffic(model, step),
     )
 
 
+def _repeated_weights(model: Model, step: int) -> int:
+    """Bytes of weights of an op that are read many times; 0 of others."""
+    op = model.ops[step]
+    if op.kind not in OPS:
+        return 0
+    ins, [out] = _values(model, op)
+    weights = OPS[op.kind].repeated_weights(OPS[op.kind].Params(**op.params), ins, out)
+    return 0 if weights is None else weights.nbytes
+
+
+def _values(model: Model, op: FileOp) -> tuple[list[Value], list[Value]]:
+    """Inputs and outputs, as ops' traits take them."""
+    ins, outs = ([_value(model.tensors[i]) for i in side] for side in (op.inputs, op.outputs))
+    return ins, outs
+
+
+def _value(t: FileTensor) -> Value:
+    quant = Quant(8 * np.dtype(t.dtype).itemsize, t.exponents, t.clip_min, t.clip_max, t.axis)
+    return Value(t.name, t.shape, t.dtype, quant=quant)
+
+
 def traffic(model: Model, step: int) -> Traffic:
-    """The output is written once, of inputs what `Op.reads` says."""
+    """Bytes as `Op.reads` and `Op.passes` tell them."""
     op, moved = model.ops[step], [0, 0]
     if op.kind in OPS and not OPS[op.kind].moves:
         return Traffic(0, 0)
     ins, [out] = ([model.tensors[i] for i in side] for side in (op.inputs, op.outputs))
-    counts = [x.nbytes // np.dtype(x.dtype).itemsize for x in ins]
+    counts, passes = [x.nbytes // np.dtype(x.dtype).itemsize for x in ins], 1
     if op.kind in OPS:
-        values = [Value(x.name, x.shape, x.dtype) for x in (*ins, out)]
-        params = OPS[op.kind].Params(**op.params)
-        counts = OPS[op.kind].reads(params, values[:-1], values[-1])
-    for tensor, size in zip([*ins, out], [*counts, out.nbytes // np.dtype(out.dtype).itemsize], strict=True):
+        values, [result] = _values(model, op)
+        counts = OPS[op.kind].reads(OPS[op.kind].Params(**op.params), values, result)
+        passes = OPS[op.kind].passes(result)
+    for tensor, size in zip([*ins, out], [*counts, passes * out.nbytes // np.dtype(out.dtype).itemsize], strict=True):
         if tensor.offset is not None:
             moved[tensor.offset >= model.fast_bytes] += size * np.dtype(tensor.dtype).itemsize
     return Traffic(*moved)

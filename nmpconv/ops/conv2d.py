@@ -30,11 +30,14 @@ from nmpconv.ops.overlap import Lines
 from nmpconv.ops.rules import rank
 from nmpconv.ops.traits import Border, Rule, computed, unfit
 from nmpconv.ops.weighted import Weighted
-from nmpconv.ops.window import bordered, is_padded, plane_out
+from nmpconv.ops.window import bordered, is_padded, plane_out, readings
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
     from nmpconv.ops.onnx_node import OnnxNode
+
+# Depthwise windows of so many rows: those of neighbours share what is read of a column, up to so many bytes of columns.
+THREE_ROWS, COLUMN_BYTES = 3, 18
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,13 @@ class Conv2D(Weighted):
         return inputs[1].shape[1], params.dilation_h
 
     def reads(self, params: Conv2DParams, inputs: Sequence[Value], output: Value) -> list[int]:
-        window = inputs[1].size // inputs[1].shape[0] * params.groups
-        return [output.size // output.shape[-1] * window, *(x.size for x in inputs[1:])]
+        x, (_, height, width, _) = inputs[0], inputs[1].shape
+        rows, columns = readings(params, x.shape, (height, width))
+        if is_depthwise(params.groups, x.shape, output.shape) and height == THREE_ROWS:
+            columns = min(x.shape[2], (output.shape[2] - 1) * params.stride_w + width - params.pad_left)
+            together = max((COLUMN_BYTES * _width(x) - width) // params.stride_w + 1, 1)
+            columns += (output.shape[2] - 1) // together * max(width - params.stride_w, 0)
+        return [x.shape[0] * rows * columns * x.shape[3], *(value.size for value in inputs[1:])]
 
     def macs(self, params: Conv2DParams, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return outputs[0].size * inputs[1].size // inputs[1].shape[0]

@@ -73,6 +73,12 @@ class ConvAdd(Op):
     def reads(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int]:
         return [inputs[0].size, *CONV.reads(params, inputs[1:], output)]
 
+    def passes(self, output: Value) -> int:
+        return 3
+
+    def repeated_weights(self, params: Any, inputs: Sequence[Value], output: Value) -> Value | None:
+        return CONV.repeated_weights(params, inputs[1:], output)
+
     def macs(self, params: Any, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         return CONV.macs(params, inputs[1:], outputs)
 

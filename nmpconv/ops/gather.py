@@ -50,6 +50,9 @@ class Gather(Op):
         indices = [tuple(range(size)) * repeat for size, repeat in zip(shape, repeats, strict=True)]
         take(to, x, indices, node.outputs[0])
 
+    def reads(self, params: GatherParams, inputs: Sequence[Value], output: Value) -> list[int]:
+        return [output.size, *(value.size for value in inputs[1:])]
+
     def infer(self, params: GatherParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         shape, axis = inputs[0].shape, params.axis
         outside = [i for i in params.index if not 0 <= i < shape[axis]]

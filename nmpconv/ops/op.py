@@ -171,6 +171,14 @@ class Op:
         """Elements that are read of each input: all of them once; what windows share, for each of them."""
         return [x.size for x in inputs]
 
+    def passes(self, output: Value) -> int:
+        """Times that each element of the output is written or read by the op itself."""
+        return 1
+
+    def repeated_weights(self, params: Any, inputs: Sequence[Value], output: Value) -> Value | None:
+        """Weights that a microcontroller reads anew for every few of many pixels; None: there are none."""
+        return None
+
     def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
         """Checks whether samples that lie one after the other along axis 0, of size 1 for each, stay apart."""
         return True

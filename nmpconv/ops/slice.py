@@ -47,6 +47,9 @@ class Slice(Op):
         else:
             _emit(to, x, _ranges(node, to, shape), node.outputs[0])
 
+    def reads(self, params: SliceParams, inputs: Sequence[Value], output: Value) -> list[int]:
+        return [output.size]
+
     def infer(self, params: SliceParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         return [params.sizes]
 

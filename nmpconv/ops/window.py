@@ -62,6 +62,16 @@ def pool_work(params: Any, x: Value, y: Value) -> int:
     return y.size * min(params.kernel_h, x.shape[1]) * min(params.kernel_w, x.shape[2])
 
 
+def readings(params: Any, shape: tuple[int, ...], kernel: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of x [N,H,W,C] that windows read: each one as often as windows see it, padding not at all."""
+    counts = []
+    for size, extent, stride, dilation, before, after in _axes(params, shape, kernel):
+        taps = np.arange(extent, dtype=np.int64) * dilation - before
+        last = np.minimum((size - 1 - taps) // stride, window_out(size, extent, stride, dilation, before + after) - 1)
+        counts.append(int(np.maximum(last - np.maximum(-(taps // stride), 0) + 1, 0).sum()))
+    return counts[0], counts[1]
+
+
 def _axes(params: Any, shape: tuple[int, ...], kernel: tuple[int, int]) -> list[tuple[int, ...]]:
     """(size, kernel, stride, dilation, before, after) of H and of W."""
     p = params

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chips import ERROR, Chip, Esp32c3, Nrf52840, Rp2040, Rp2350, Stm32f446
+from chips import ERROR, Chip, Esp32c3, Nrf52840, Rp2040, Rp2350
+from stm32 import Stm32f446
 
 from nmpconv.device import protocol
 from nmpconv.device.client import Device

@@ -69,6 +69,48 @@ def test_the_readme_counts_what_a_build_with_two_memories_adds() -> None:
     assert f"TWO_ARENA_BYTES {figures[1][0]} ".encode() in beside["src/two_data.h"]
 
 
+COPIED = """
+#include <stdio.h>
+#include <string.h>
+#include "net_data.h"
+static NET_ALIGNED unsigned char fast[NET_FAST_ARENA_BYTES], slow[NET_SLOW_ARENA_BYTES];
+static const unsigned char weights[] = {WEIGHTS};
+int main(void) {
+  nmp_net *net;
+  int copies = 0;
+  nmp_create_split(&net, net_data, NET_BYTES, fast, sizeof(fast), slow, sizeof(slow), NULL, NULL);
+  nmp_run(net);
+  for (size_t i = 0; i + sizeof(weights) <= sizeof(fast); i++) {
+    copies += memcmp(fast + i, weights, sizeof(weights)) == 0;
+  }
+  printf("%d\\n", copies);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("pixels", "copies"), [(8, 1), (4, 0)])
+def test_weights_are_copied_where_they_are_read_many_times(
+    pixels: int, copies: int, tmp_path: Path, need_tool: Callable[..., str]
+) -> None:
+    """Into room that the fast memory has left; those of a layer of few pixels stay in the file."""
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, pixels, pixels, 64)
+    weights = np.random.default_rng(1).integers(-128, 128, (8, 1, 1, 64)).astype(np.int8)
+    net.conv("x", "y", 8, w=weights)
+    graph = nets.placed(net.graph("y"))
+    data = to_bytes(two_memories.run(graph, 2048, targets.scratch(to_bytes(graph, {}), "cortex-m4")), {})
+    for name, text in bundle({"net": data}).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+    numbers = ",".join(str(byte) for byte in weights.tobytes())
+    (tmp_path / "main.c").write_text(COPIED.replace("WEIGHTS}", numbers + "}"))
+    command = [need_tool("gcc", "clang"), "-std=c99", "-O1", f"-I{tmp_path / 'src'}", tmp_path / "main.c"]
+    subprocess.run([*command, *(tmp_path / "src").rglob("*.c"), "-o", tmp_path / "main"], check=True)
+    assert subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout == f"{copies}\n"
+
+
 def test_one_memory_has_one_buffer() -> None:
     files = bundle({"two": model(0)})
     assert b"#define NMP_TWO_MEMORIES 0" in files["src/base/build.h"]

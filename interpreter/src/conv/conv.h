@@ -22,6 +22,9 @@ struct nmp_conv {
 #if NMP_CONV_ADD
   uint8_t adds; /* int8 y holds what is added to each result before it is clipped; where the kernel does that */
 #endif
+#if NMP_TWO_MEMORIES
+  uint8_t slow; /* y lies in the slow memory */
+#endif
   const void *x, *w, *bias; /* [N,H,W,in], [out,KH,KW,in/groups], [out] */
   const void *pad;          /* [in], what padding holds; NULL: zeros */
   void *y;                  /* [N,OH,OW,out] */
@@ -66,6 +69,16 @@ static inline int nmp_w_wide(const nmp_conv *c) {
 static inline int nmp_conv_adds(const nmp_conv *c) {
 #if NMP_CONV_ADD == 1
   return c->adds;
+#else
+  (void)c;
+  return 0;
+#endif
+}
+
+/* Of two memories y lies in the slow one: it is no place for what is read many times. */
+static inline int nmp_conv_is_slow(const nmp_conv *c) {
+#if NMP_TWO_MEMORIES
+  return c->slow;
 #else
   (void)c;
   return 0;

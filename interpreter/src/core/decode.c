@@ -80,6 +80,8 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
   nmp_model_tensor(m, nmp_model_output_of(m, i), &op->out[0]);
   nmp_op_decode[kind](fb_op_params(table), &op->params);
 #if NMP_TWO_MEMORIES
+  op->scratch_room = fb_op_scratch_room(table);
+  op->slow = m->fast_bytes > 0 && op->out[0].offset >= m->fast_bytes;
   op->scratch = NULL;
   if (m->arena) { /* of a verified file, whose ops tell their scratch */
     op->scratch = nmp_model_at(m, nmp_model_scratch_at(m, i, op->type->scratch ? op->type->scratch(op) : 0));

@@ -1,13 +1,15 @@
 """Gives each activation its place in a fast or in a slow memory, so that ops move few bytes in the slow one.
 
-An op writes its output once and reads each input once, but for what windows share: that is the traffic, in bytes, and
-nearly what a Cortex-M does (docs/memory.md). A tensor lies in one memory for
-all of its life. Scratch lies in the fast one, where it is not larger than that.
+An op writes its output once and reads each input once, but for what windows share and for outputs that are clipped in
+a pass of their own: that is the traffic, in bytes, and what a Cortex-M4 does (docs/memory.md). A tensor lies in one
+memory for all of its life. Scratch lies in the fast one, where it is not larger than that.
 
 1. Tensors that share bytes in a plan of one memory (`plan_memory`) are one buffer, and go together.
 2. Buffers are chosen as if the fast memory were never in pieces (`knapsack`), then placed. Where they find no places, a
    little less is chosen.
 3. The fast memory is the beginning of the arena, as large as what is placed there; the slow one comes after it.
+4. Where a step leaves room in the fast memory for the weights of its op, and these are read many times, the room for
+   its scratch is so much larger: the interpreter copies them there first.
 
 The bound is the traffic of the best choice of single tensors, which share all bytes that the format lets them share, if
 the fast memory were never in pieces.
@@ -60,7 +62,7 @@ def traffic(graph: Graph) -> Counter[str]:
     for node in graph.nodes:
         if OPS[node.op].moves:
             out = graph[node.outputs[0]]
-            moved[out.name] += out.nbytes
+            moved[out.name] += OPS[node.op].passes(out) * out.nbytes
             counts = OPS[node.op].reads(node.params, graph.ins(node), out)
             for value, count in zip(graph.ins(node), counts, strict=True):
                 if not value.is_const:
@@ -164,20 +166,42 @@ def _placed(graph: Graph, placed: bool, chosen: Set[str], fast: int, scratch: Se
     links = plan_memory.links_of(graph, inside, bands)
     offsets = place(inside, links, max(fast, bound_of(inside, links)), BUDGET) if inside else []
     peak = max((at + b.bytes for at, b in zip(offsets, inside, strict=True)), default=0)
+    own = zip(hot, offsets[len(offsets) - len(hot) :], strict=True)
+    rooms = {graph.nodes[i].name: (at, _aligned(scratch[i])) for i, at in own}
+    rooms |= _with_weights(graph, [*zip(inside, offsets, strict=True)], fast, scratch)
+    peak = max([peak, *(at + size for at, size in rooms.values())])
     out = [b for at, b in zip(offsets, inside, strict=True) if at + b.bytes > fast]
     full = {max(range(max(b.first, 0), min(b.last, len(lives) - 1) + 1), key=lambda step: lives[step]) for b in out}
     slow = [peak + at for at in place(outside, (), bound_of(outside, ()), BUDGET)] if outside else []
     ends = [at + b.bytes for at, b in zip(slow, outside, strict=True)]
     places = zip([*inside, *outside], [*offsets, *slow], strict=True)
-    rooms = zip(hot, offsets[len(offsets) - len(hot) :], strict=True)
     return _Split(
         0,
         peak,
         max(ends, default=peak) - peak,
         full,
         {name: start + at for buffer, start in places for name, at in buffer.offsets.items()},
-        {graph.nodes[i].name: (at, _aligned(scratch[i])) for i, at in rooms},
+        rooms,
     )
+
+
+def _with_weights(
+    graph: Graph, places: Sequence[tuple[Buffer, int]], fast: int, scratch: Sequence[int]
+) -> dict[str, tuple[int, int]]:  # case 4
+    """Place and bytes for scratch and weights, by the op. places: in the fast memory; scratch has no names."""
+    rooms = {}
+    for i, node in enumerate(graph.nodes):
+        weights = OPS[node.op].repeated_weights(node.params, graph.ins(node), graph[node.outputs[0]])
+        if weights is None:
+            continue
+        size, start = _aligned(scratch[i]) + _aligned(weights.nbytes), 0
+        for at, end in sorted((at, at + b.bytes) for b, at in places if b.offsets and b.first <= i <= b.last):
+            if at - start >= size:
+                break
+            start = max(start, end)
+        if start + size <= fast:
+            rooms[node.name] = start, size
+    return rooms
 
 
 def _aligned(size: int) -> int:

@@ -26,6 +26,10 @@ struct nmp_op {
   const void *model, *table;                                     /* for input_at */
   void (*input_at)(const nmp_op *op, uint32_t i, nmp_tensor *t); /* any input, for ops with many */
   void *scratch;
+#if NMP_TWO_MEMORIES
+  uint32_t scratch_room; /* bytes in the fast memory, where the scratch lies if they suffice */
+  uint8_t slow;          /* out lies in the slow memory */
+#endif
   const nmp_kernels *kernels;
   const nmp_options *threads; /* parallel may be NULL */
   /* With NMP_KEEP_STEPS: */

@@ -42,6 +42,9 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
 #if NMP_CONV_ADD
   c->adds = op->type->adds;
 #endif
+#if NMP_TWO_MEMORIES
+  c->slow = op->slow;
+#endif
   c->x = x->data;
   c->w = w->data;
   c->bias = b->data;
@@ -168,9 +171,23 @@ size_t nmp_conv_scratch(const nmp_op *op) {
   return worker_bytes(&call);
 }
 
+#if NMP_TWO_MEMORIES
+/* Weights are read for every few pixels: the plan has left room behind the scratch for those that are copied first. */
+static void copy_weights(const nmp_op *op, nmp_conv_call *call) {
+  nmp_conv *c = &call->conv;
+  const size_t scratch = worker_bytes(call), bytes = (size_t)c->out * c->k << nmp_w_wide(c);
+  if (scratch + bytes <= op->scratch_room) {
+    c->w = memcpy((uint8_t *)c->scratch + scratch, c->w, bytes);
+  }
+}
+#endif
+
 void nmp_conv_run(const nmp_op *op) {
   nmp_conv_call call;
   decide(op, &call);
+#if NMP_TWO_MEMORIES
+  copy_weights(op, &call);
+#endif
   call.kernel->run(&call.conv, 0, 1);
 }
 #endif
