@@ -9,14 +9,6 @@ namespace nb = nanobind;
 
 namespace {
 
-WIDE bool all_on_grid_8(size_t n, const float *x, float scale, float lo, float hi, int8_t *to) {
-  return fits::on_grid(n, x, scale, lo, hi, to);
-}
-
-WIDE bool all_on_grid_16(size_t n, const float *x, float scale, float lo, float hi, int16_t *to) {
-  return fits::on_grid(n, x, scale, lo, hi, to);
-}
-
 WIDE void all_differences(const fits::Rows &x, const double *to, const double *from, double *sums) {
   fits::differences(x, to, from, sums);
 }
@@ -96,14 +88,10 @@ void squares(Products product, Wanted wanted, Array<const double, 1> by, Array<c
               biases.data(), sums.data());
 }
 
-bool on_grid_8(Array<const float, 1> x, float scale, float lo, float hi, Array<int8_t, 1> to) {
+template <typename T>
+bool on_grid(Array<const float, 1> x, float scale, float lo, float hi, Array<T, 1> to) {
   nb::gil_scoped_release unlocked;
-  return all_on_grid_8(x.shape(0), x.data(), scale, lo, hi, to.data());
-}
-
-bool on_grid_16(Array<const float, 1> x, float scale, float lo, float hi, Array<int16_t, 1> to) {
-  nb::gil_scoped_release unlocked;
-  return all_on_grid_16(x.shape(0), x.data(), scale, lo, hi, to.data());
+  return grid::integers(x.shape(0), x.data(), scale, lo, hi, to.data());
 }
 
 void moments(Array<const int8_t, 3> rows, Array<int32_t, 3> products, Array<int32_t, 2> totals) {
@@ -157,8 +145,8 @@ void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const
 void add_fits(nb::module_ &m) {
   m.def("differences", &differences);
   m.def("squares", &squares);
-  m.def("on_grid", &on_grid_8, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert());
-  m.def("on_grid", &on_grid_16, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert());
+  m.def("on_grid", &on_grid<int8_t>, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert());
+  m.def("on_grid", &on_grid<int16_t>, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert());
   m.def("moments", &moments);
   m.def("by_channel", &by_channel<int8_t>);
   m.def("by_channel", &by_channel<int16_t>);

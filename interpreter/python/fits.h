@@ -11,31 +11,9 @@ Compiled without contraction to fused operations, which round once where numpy r
 #include <cstdint>
 #include <vector>
 
-/* A second copy of a function for CPUs with wider registers, where the linker chooses. Both round alike. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
-#define WIDE __attribute__((target_clones("avx2", "default")))
-#define INTO inline __attribute__((always_inline))
-#else
-#define WIDE
-#define INTO inline
-#endif
+#include "grid.h"
 
 namespace fits {
-
-/* to: x * scale, a power of two, rounded half up within [lo, hi], which int16 holds: exact in float32. Returns whether
- * all of x is finite. */
-template <typename T>
-INTO bool on_grid(size_t n, const float *x, float scale, float lo, float hi, T *to) {
-  int32_t infinite = 0;
-  for (size_t i = 0; i < n; i++) {
-    infinite |= x[i] - x[i] != 0.0f;
-    const float above = x[i] * scale > lo ? x[i] * scale : lo;
-    const float within = above < hi ? above : hi;
-    const int32_t near = static_cast<int32_t>(within), below = near - (within < static_cast<float>(near));
-    to[i] = static_cast<T>(below + (within - static_cast<float>(below) >= 0.5f));
-  }
-  return !infinite;
-}
 
 /* floor(x) of |x| < 2^51, without a call: the sum with 1.5 * 2^52 keeps no bit behind the point. */
 INTO double floor_of(double x) {

@@ -6,14 +6,18 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
+#include "grid.h"
 #include "lock.h"
 #include "nmp.h"
 #include "pool.h"
@@ -24,6 +28,12 @@ using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::
 using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Results = nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Reals = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+/* A row a sample: the bytes of integers, or real numbers on the port's grid, which has one exponent. */
+using Given = std::variant<Table, Numbers>;
+using Wanted = std::variant<Results, Reals>;
 
 namespace {
 
@@ -109,23 +119,27 @@ class Net {
   }
 
   /* One run after another: row i of each of `inputs`, those of `fed`, makes row i of each of `outputs`, those of
-   * `told`. Between two of them another thread may have its turn. */
-  void run_each(const std::vector<Table> &inputs, const std::vector<Results> &outputs, size_t first, size_t last) {
+   * `told`. Between two of them another thread may have its turn. Returns false at the first row with numbers that are
+   * not finite, which is not run. */
+  bool run_each(const std::vector<Given> &inputs, const std::vector<Wanted> &outputs, size_t first, size_t last) {
     for (size_t row = first; row < last; row++) {
-      alone([&] {
+      const bool finite = alone([&] {
         for (size_t i = 0; i < inputs.size(); i++) {
-          const size_t bytes = inputs[i].shape(1);
-          put(fed_.at(i), inputs[i].data() + row * bytes, bytes);
+          if (!put_row(fed_.at(i), inputs[i], row)) {
+            return false;
+          }
         }
         shares_->run();
         for (size_t i = 0; i < outputs.size(); i++) {
-          nmp_view view;
-          check(nmp_output(net_, told_.at(i), &view));
-          const size_t bytes = outputs[i].shape(1);
-          copy(outputs[i].data() + row * bytes, view.data, bytes, view.bytes);
+          get_row(told_.at(i), outputs[i], row);
         }
+        return true;
       });
+      if (!finite) {
+        return false;
+      }
     }
+    return true;
   }
 
   void reset() {
@@ -195,6 +209,45 @@ class Net {
     nmp_view view;
     check(nmp_input(net_, i, &view));
     copy(view.data, integers, view.bytes, bytes);
+  }
+
+  bool put_row(uint32_t i, const Given &samples, size_t row) {
+    if (const Table *bytes = std::get_if<Table>(&samples)) {
+      put(i, bytes->data() + row * bytes->shape(1), bytes->shape(1));
+      return true;
+    }
+    const Numbers &numbers = std::get<Numbers>(samples);
+    const size_t n = numbers.shape(1);
+    nmp_view view;
+    check(nmp_input(net_, i, &view));
+    check_numbers(view, n);
+    const float *x = numbers.data() + row * n;
+    const float scale = std::ldexp(1.0f, -view.exponent), lo = static_cast<float>(view.clip_min),
+                hi = static_cast<float>(view.clip_max);
+    return view.bits == 8 ? grid::integers(n, x, scale, lo, hi, static_cast<int8_t *>(view.data))
+                          : grid::integers(n, x, scale, lo, hi, static_cast<int16_t *>(view.data));
+  }
+
+  void get_row(uint32_t i, const Wanted &results, size_t row) {
+    nmp_view view;
+    check(nmp_output(net_, i, &view));
+    if (const Results *bytes = std::get_if<Results>(&results)) {
+      copy(bytes->data() + row * bytes->shape(1), view.data, bytes->shape(1), view.bytes);
+      return;
+    }
+    const Reals &numbers = std::get<Reals>(results);
+    const size_t n = numbers.shape(1);
+    check_numbers(view, n);
+    const double step = std::ldexp(1.0, view.exponent);
+    if (view.bits == 8) {
+      grid::reals(n, static_cast<const int8_t *>(view.data), step, numbers.data() + row * n);
+    } else {
+      grid::reals(n, static_cast<const int16_t *>(view.data), step, numbers.data() + row * n);
+    }
+  }
+
+  static void check_numbers(const nmp_view &view, size_t count) {
+    check(view.bits <= 16 && view.bytes == count * view.bits / 8 ? NMP_OK : NMP_E_ARGUMENT);
   }
 
   Bytes model_;

@@ -75,18 +75,21 @@ class Lane(NamedTuple):
     one: _nmp.Net
     block: _nmp.Net | None
 
-    def run(self, inputs: list[Bytes], outputs: list[Bytes], count: int) -> None:
-        """Runs samples, a row each. Of a block that is not full, some are computed once more."""
+    def run(self, inputs: list[NDArray[Any]], outputs: list[NDArray[Any]], count: int) -> bool:
+        """Runs samples, a row each. Of a block that is not full, some are computed once more. Returns False where there
+        are numbers that are not finite, which may end it early.
+        """
         if self.block is None or count < BLOCK:
-            self.one.run_each(inputs, outputs, 0, count)
-            return
+            return self.one.run_each(inputs, outputs, 0, count)
         whole = count - count % BLOCK
+        finite = True
         for first, last in [(0, whole), (count - BLOCK, count)][: 1 if whole == count else 2]:
             blocks = (last - first) // BLOCK
             input_blocks, output_blocks = (
                 [x[first:last].reshape(blocks, -1) for x in side] for side in (inputs, outputs)
             )
-            self.block.run_each(input_blocks, output_blocks, 0, blocks)
+            finite = finite and self.block.run_each(input_blocks, output_blocks, 0, blocks)
+        return finite
 
 
 class Batches:
@@ -121,7 +124,7 @@ class Batches:
         return Lane(self._net, self._block.copy())
 
     def run(self, rows: Sequence[NDArray[Any]], count: int, reals: bool) -> list[NDArray[Any]]:
-        """Outputs [count, *shape] of ``count`` rows, which `Port.values` makes integers: integers, or real numbers.
+        """Outputs [count, *shape] of ``count`` rows, which are those of `Port.rows`: integers, or real numbers.
 
         The first rows of the first batch say how long one takes. All others are given to all threads where these are
         sooner done. A lone row is of the net itself, which has the states.
@@ -136,14 +139,18 @@ class Batches:
             for first in range(samples.start, samples.stop, step):
                 here = slice(first, min(first + step, samples.stop))
                 n = here.stop - first
-                arrays = [port.values(x[here]) for x, port in zip(rows, self._inputs, strict=True)]
-                results = [y[here] for y in outputs]
-                if reals:
-                    results = [np.empty(y.shape, port.dtype) for y, port in zip(results, self._outputs, strict=True)]
-                nets.run([byte_rows(x, n) for x in arrays], [byte_rows(y, n) for y in results], n)
+                arrays = [port.numbers(x[here]) for x, port in zip(rows, self._inputs, strict=True)]
+                results = [
+                    np.empty((n, *port.shape), port.dtype) if reals and not port.is_native else y[here]
+                    for y, port in zip(outputs, self._outputs, strict=True)
+                ]
+                if not nets.run([table(x, n) for x in arrays], [table(y, n) for y in results], n):
+                    for x, port in zip(arrays, self._inputs, strict=True):
+                        port.check_finite(x)
                 if reals:
                     for q, port, y in zip(results, self._outputs, outputs, strict=True):
-                        port.write_reals(q, y[here])
+                        if not port.is_native:
+                            y[here] = port.dequantize(q)
 
         def leased(samples: range) -> None:
             try:
@@ -214,6 +221,11 @@ def aligned(size: int) -> Bytes:
 def byte_rows(x: NDArray[Any], count: int) -> Bytes:
     """The bytes of so many samples, a row each: of a contiguous array its own memory."""
     return np.ascontiguousarray(x).reshape(count, -1).view(np.uint8)
+
+
+def table(x: NDArray[Any], count: int) -> NDArray[Any]:
+    """A row a sample: real numbers as they are, of integers their bytes."""
+    return np.ascontiguousarray(x).reshape(count, -1) if x.dtype.kind == "f" else byte_rows(x, count)
 
 
 def _is_connected(model: Model) -> bool:

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
@@ -66,12 +67,19 @@ class Port:
             return np.array([self.dequantize(row) for row in q]).reshape(q.shape)
         return reader.dequantize(q, self.exponent, self.shifts)
 
-    def write_reals(self, q: NDArray[Any], to: NDArray[np.float64]) -> None:
-        """Writes the result of `dequantize`, which has the same shape."""
-        if self.shifts is None:
-            np.multiply(q, np.ldexp(1.0, self.exponent), out=to)
-        else:
-            to[...] = self.dequantize(q)
+    @cached_property
+    def is_native(self) -> bool:
+        """Checks whether the interpreter makes real numbers integers of the port, and integers real numbers."""
+        return self.shifts is None and np.dtype(self.dtype).itemsize <= 2
+
+    def numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Numbers [n, *shape] that the interpreter takes: float32 where `is_native`, else the integers of `values`."""
+        return rows if rows.dtype == np.float32 and self.is_native and not self.pixels else self.values(rows)
+
+    def check_finite(self, array: NDArray[Any]) -> None:
+        """Raises InputError where a number is not finite."""
+        if not np.isfinite(array).all():
+            raise InputError("the array has values that are not finite", where=self.name)
 
     def integers(self, array: Any) -> NDArray[Any]:
         """Integers [n, *shape] of one sample (n = 1) or of a batch.
@@ -163,14 +171,14 @@ class Port:
         if array.dtype == self.dtype:
             return array
         if self.pixels and array.dtype == np.uint8:
-            return (array.astype(np.int16) - 128).astype(np.int8)
+            return (array ^ np.uint8(128)).view(np.int8)
         if kind in "fb" or (kind in "iu" and self.exponent == 0 and not self.pixels and self.shifts is None):
             numbers = array
             if self.pixels and self.preprocess is not None:
                 numbers = self._pixels(array, self.preprocess) - 128
             integers, finite = on_grid(self.stored(numbers), self.exponent, self.lo, self.hi, self.dtype)
-            if not finite and not np.isfinite(array).all():
-                raise InputError("the array has values that are not finite", where=self.name)
+            if not finite:
+                self.check_finite(array)
             return integers
         if kind in "iu":
             pixels = "uint8 for pixels 0 to 255, " if self.pixels else ""

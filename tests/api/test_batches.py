@@ -17,13 +17,14 @@ import pytest
 from op_cases import CASES, grouped
 
 import nmpconv
+from nmpconv import _nmp
 from nmpconv.base import thread_pool
 from nmpconv.errors import InputError
 from nmpconv.file import flatbuffer, writer
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import batches, interpreter
 from nmpconv.runtime.interpreter import Net
-from nmpconv.runtime.ports import on_grid
+from nmpconv.runtime.ports import Port, on_grid
 
 COUNT = 203  # a number that no number of threads divides
 
@@ -120,6 +121,34 @@ def test_a_sample_that_is_refused(file: bytes, floats: np.ndarray) -> None:
         with pytest.raises(InputError, match="not finite"):
             net.run(wrong)
     assert net.run(floats)[0].shape == (COUNT, 3)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_real_numbers_are_rounded_by_the_interpreter(
+    floats: np.ndarray, monkeypatch: pytest.MonkeyPatch, bits: int
+) -> None:
+    """float32 in, and the reals of outputs: what Python makes of float64 and of integers."""
+    net = nmpconv.convert(cli_files.onnx_model(), floats[:8], bits=str(bits)).load()
+    assert net.inputs[0].dtype == net.outputs[0].dtype == f"int{bits}"
+    wanted, integers = net(floats.astype(np.float64))[0], net.run(floats.astype(np.float64))[0]
+    np.testing.assert_array_equal(wanted, integers * 2.0 ** net.outputs[0].exponent)
+    monkeypatch.setattr(Port, "values", lambda *_: pytest.fail("in Python"))
+    for batch in (floats, floats.transpose(0, 2, 3, 1), np.asfortranarray(floats)):
+        np.testing.assert_array_equal(net(batch)[0], wanted)
+        np.testing.assert_array_equal(net.run(batch)[0], integers)
+    outputs = np.empty((1, 3), np.uint8)
+    for count in (0, 191, 193):
+        with pytest.raises(_nmp.Fault):
+            net._net.run_each([np.zeros((1, count), np.float32)], [outputs], 0, 1)
+
+
+def test_a_call_that_is_refused_changes_no_state() -> None:
+    net = nmpconv.load(nets.running_sum(1))
+    one = np.full((1, 1), 2.0 ** net.inputs[0].exponent, np.float32)
+    first = net.run(one)[0].item()
+    with pytest.raises(InputError, match="not finite"):
+        net.run(one * np.nan)
+    assert net.run(one)[0].item() == first + 1
 
 
 @pytest.mark.usefixtures("four_cores")
