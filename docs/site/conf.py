@@ -103,6 +103,7 @@ html_theme = "furo"
 html_title = f"nmpconv {__version__}"
 html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 templates_path = [str(HERE / "templates")]
 html_additional_pages = {"index": "redirect.html"}
 html_copy_source = False

@@ -2,7 +2,7 @@
 
 Directives:
     {commands}     every command of `nmpconv` with its flags, from the same definitions as --help
-    {python}       a list of names: each with its signature and docstring
+    {python}       a list of names: each with its signature, its docstring and a table of its parameters
     {exit-codes}   the codes of `nmpconv.errors`
     {json}         the keys of every --json, from the schemas in the folder that is named
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 from docutils import nodes
@@ -25,7 +25,10 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+import nmpconv
 from nmpconv.cli import whole_app
+from nmpconv.conversion import option_types
+from nmpconv.conversion.keywords import FLAGS
 from nmpconv.errors import ExitCode
 
 MARKUP = re.compile(r"(`+[^`]*`+)|([\\*_\[\]<>|])")
@@ -112,8 +115,7 @@ class Python(Generated):
 def described(name: str, value: Any) -> Iterator[str]:
     """A function, or a class with its public methods."""
     yield from (f"## {name.rpartition('.')[2]}", "")
-    yield from signature(name, value)
-    yield from docstring(value)
+    yield from called(name, value)
     if not inspect.isclass(value):
         return
     for inner, member in vars(value).items():
@@ -122,33 +124,100 @@ def described(name: str, value: Any) -> Iterator[str]:
         if not (member.__doc__ or ""):
             continue
         yield from (f"### {value.__name__}.{inner}", "")
-        if inspect.isfunction(member):
-            yield from signature(inner, member)
-        yield from docstring(member)
+        yield from called(inner, member)
 
 
-def signature(name: str, value: Any) -> Iterator[str]:
-    if inspect.isclass(value) and not is_dataclass(value):
+def called(name: str, value: Any) -> Iterator[str]:
+    """How it is called, its docstring, and a table of the parameters that this says something of."""
+    parameters = [] if isinstance(value, property) or is_plain_class(value) else parameters_of(value)
+    yield from signature(name, value, parameters)
+    prose, meanings = split(inspect.getdoc(value) or "", [parameter.name for parameter in parameters])
+    yield from (*prose, "")
+    rows = [
+        [f"`{parameter.name}`", values(parameter.annotation), coded(default(parameter)), meaning]
+        for parameter in parameters
+        if (meaning := meanings.get(parameter.name) or plain(help_of(value, parameter.name)))
+    ]
+    if rows:
+        yield from table(["field" if inspect.isclass(value) else "parameter", "values", "default", "meaning"], rows)
+
+
+def is_plain_class(value: Any) -> bool:
+    return inspect.isclass(value) and not is_dataclass(value)
+
+
+def parameters_of(value: Any) -> list[inspect.Parameter]:
+    return [parameter for parameter in inspect.signature(value).parameters.values() if parameter.name != "self"]
+
+
+def signature(name: str, value: Any, parameters: list[inspect.Parameter]) -> Iterator[str]:
+    """In one line; keywords of a long one are left to the table."""
+    if isinstance(value, property):
+        return
+    if is_plain_class(value):
         yield from ("```python", f"from {value.__module__} import {value.__name__}" if "." in name else name, "```", "")
         return
-    own = inspect.signature(value)
-    parameters = [str(p) for p in own.parameters.values() if p.name != "self"]
-    keywords = [p for p in own.parameters.values() if p.kind is p.KEYWORD_ONLY]
-    if keywords:
-        parameters.insert(len(parameters) - len(keywords), "*")
-    returns = "" if inspect.isclass(value) or own.return_annotation is own.empty else f" -> {own.return_annotation}"
-    whole = f"{name}({', '.join(parameters)}){returns}"
-    yield "```python"
-    if len(whole) <= 88:
-        yield whole
-    else:
-        yield from (f"{name}(", *(f"    {parameter}," for parameter in parameters), f"){returns}")
-    yield from ("```", "")
+    given = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    texts, keywords = [written(p) for p in given], [written(p) for p in parameters if p.kind is p.KEYWORD_ONLY]
+    returns = "" if inspect.isclass(value) else inspect.signature(value).return_annotation
+    result = "" if returns in ("", inspect.Signature.empty) else f" -> {returns}"
+    for more in (["*", *keywords] if keywords else [], ["..."]):
+        whole = f"{name}({', '.join([*texts, *more])}){result}"
+        if len(whole) <= 88:
+            break
+    yield from ("```python", whole, "```", "")
 
 
-def docstring(value: Any) -> Iterator[str]:
-    yield from (plain(inspect.getdoc(value) or "").splitlines())
-    yield ""
+def split(text: str, names: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The prose of a docstring, and what its `name: meaning` or `name, other: meaning` says of parameters."""
+    prose, meanings = [], {}
+    known = "|".join(map(re.escape, names)) or "(?!)"
+    begin = re.compile(rf"(?:^|(?<=\. ))((?:{known})(?:, (?:{known}))*): ")
+    for paragraph in text.split("\n\n"):
+        if paragraph.startswith("    "):
+            prose += ["```python", *(line.removeprefix("    ") for line in paragraph.splitlines()), "```", ""]
+            continue
+        line = " ".join(paragraph.split())
+        before, *parts = begin.split(line)
+        for which, meaning in zip(parts[::2], parts[1::2], strict=True):
+            meaning, raises, errors = meaning.partition(" Raises ")
+            before += raises + errors
+            meanings |= dict.fromkeys(which.split(", "), plain(meaning.strip()))
+        prose += [plain(before.strip()), ""]
+    return prose, meanings
+
+
+def help_of(value: Any, name: str) -> str:
+    """Help of the flag that is a keyword of `nmpconv.convert`."""
+    return FLAGS[name].help if value is nmpconv.convert and name in FLAGS else ""
+
+
+def values(annotation: Any) -> str:
+    """The type, with the words of a Literal in place of its name."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    if annotation is inspect.Parameter.empty:
+        return ""
+    for name, kind in vars(option_types).items():
+        if get_origin(kind) is Literal:
+            text = re.sub(rf"\b{name}\b", " | ".join(map(repr, get_args(kind))), text)
+    text = re.sub(r"Literal\[([^]]*)\]", lambda match: match[1].replace(", ", " | "), text)
+    return coded(text)
+
+
+def coded(text: str) -> str:
+    """Text as code in a cell of a table."""
+    return f"`{text}`".replace("|", "\\|") if text else ""
+
+
+def default(parameter: inspect.Parameter) -> str:
+    """The default as one writes it; "" for none, and for a function that does nothing."""
+    value = parameter.default
+    return "" if value is parameter.empty or callable(value) else repr(value)
+
+
+def written(parameter: inspect.Parameter) -> str:
+    shown = default(parameter)
+    return f"{parameter.name}={shown}" if shown else parameter.name
 
 
 class ExitCodes(Generated):

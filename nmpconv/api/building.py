@@ -62,6 +62,11 @@ def build(
     may be written outside of the project's folder. A gate that is missed raises nothing: see `Built.missed`. Raises
     InputError, UsageError, what `nmpconv.convert` raises, and DeviceError where instructions are to be counted and
     cannot be.
+
+    For example:
+
+        for built in nmpconv.build("nmpconv.toml"):
+            print(built.target, built.verdict.sentence, built.missed)
     """
     keyword_checks.check(build, {"force": force, "progress": progress})
     path = Path(project_file or ".")

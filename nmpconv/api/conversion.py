@@ -92,10 +92,16 @@ def convert(keywords: Keywords) -> Converted:
     `nmpconv.html_report`. title: of that report; None: the model's file name. levers: measure the 16 bits that
     would help most, which takes four more fits (`Report.levers`); None: where there is a report. workers: how many
     processes fit recipes, levers and candidates of bits "auto", or the address of a dask scheduler; the file is the
-    same. The others are as `nmpconv convert --help` tells.
+    same.
 
-    Raises InputError for what cannot be read, UsageError for arguments that do not fit, UnsupportedModel with a row for
-    each node that cannot be converted. `node`, `found`, `allowed` and `hint` of an error say more where it is known.
+    The others are as `nmpconv convert --help` tells. Raises InputError for what cannot be read, UsageError for
+    arguments that do not fit, UnsupportedModel with a row for each node that cannot be converted. `node`, `found`,
+    `allowed` and `hint` of an error say more where it is known.
+
+    For example:
+
+        converted = nmpconv.convert("model.onnx", "images/", mean=127.5, std=127.5)
+        converted.save("model.nmp")
     """
     options, progress, report = forms.options(keywords), reporter(keywords.progress), keywords.report
     for name, flag in FLAGS.items():

@@ -52,6 +52,11 @@ def evaluate(
     see `nmpconv.data.box_labels`. workers: how many processes run the models, or the address of a dask scheduler; the
     result is the same. Raises ModelError for a refused file, InputError for what cannot be read, UsageError for sources
     that do not fit.
+
+    For example:
+
+        accuracy = nmpconv.evaluate("model.nmp", "images/labels.csv", reference="model.onnx")
+        print(accuracy.top1, accuracy.agreement)
     """
     check(evaluate, {name: value for name, value in locals().items() if name not in FREE})
     progress = reporter(progress)

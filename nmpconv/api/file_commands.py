@@ -50,6 +50,11 @@ def inspect(model: NmpFile, *, target: Target | None = None) -> Inspected:
     """Lists the contents of a .nmp file, and the needs of a run: on ``target``, or on every kind of machine.
 
     Raises ModelError for a refused file, InputError for one that cannot be read.
+
+    For example:
+
+        for need in nmpconv.inspect("model.nmp").ram:
+            print(need.target, need.arena)
     """
     check(inspect, {"target": target})
     from nmpconv.runtime import costs  # it knows the ops, and with them onnx
@@ -115,6 +120,11 @@ def bench(
     what it runs on, as for `nmpconv.evaluate`; without it random inputs, on a device the test vectors of the file.
     Raises ModelError, UsageError, InputError; with a device DeviceError, and MismatchError where its outputs are
     others.
+
+    For example:
+
+        timing = nmpconv.bench("model.nmp", runs=100)
+        print(timing.quantile(0.5), "seconds")
     """
     check(bench, {"runs": runs, "warmup": warmup, "cpu": cpu, "threads": threads, "device": device, "wait": wait})
     check(bench, {"no_reset": no_reset, "baud": baud, "progress": progress})
@@ -154,6 +164,10 @@ def bundle(
     `nmp_tensor_at` takes, not only of inputs and outputs.
 
     Raises ModelError for a file that no interpreter runs, UsageError for a name that C does not have, OutputError.
+
+    For example:
+
+        nmpconv.bundle("model.nmp", output="model-c")
     """
     check(bundle, {"as_": as_, "name": name, "tensors": tensors})
     from nmpconv.exporters import c_sources  # it knows the ops, and with them onnx
@@ -191,6 +205,10 @@ def export(model: NmpFile, *, to: Literal["onnx"] = "onnx") -> bytes:
     DequantizeLinear; inputs and outputs are those of the model that was converted.
 
     Raises UnsupportedModel for an op whose float meaning a file does not hold, ModelError for a refused file.
+
+    For example:
+
+        Path("model.qdq.onnx").write_bytes(nmpconv.export("model.nmp"))
     """
     from nmpconv.exporters.qdq import to_onnx  # with it onnx
 

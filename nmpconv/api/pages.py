@@ -63,9 +63,13 @@ def html_report(
     `nmpconv.convert`: ``limit`` samples are run, for histograms and for the worst of them; not an iterator where there
     are two files. reference: the model that they are compared with, and example_inputs for a torch module, as for
     `nmpconv.convert`. time: measure the ops on this machine; only then do two reports of the same arguments differ.
-    decoder: how boxes, drawn over the worst samples, are read from a detector's outputs, as of `nmpconv.evaluate`. The
-    page is a str, whose ``verdicts`` are those on the files.
-    Raises ModelError, InputError, UsageError.
+    decoder: how boxes, drawn over the worst samples, are read from a detector's outputs, as of `nmpconv.evaluate`.
+
+    The page is a str, whose ``verdicts`` are those on the files. Raises ModelError, InputError, UsageError.
+
+    For example:
+
+        Path("model.html").write_text(nmpconv.html_report("model.nmp"))
     """
     check(html_report, {"limit": limit, "time": time, "decoder": decoder, "progress": progress})
     progress = reporter(progress)
@@ -83,10 +87,15 @@ def page(file: NmpFile, *, decoder: Decoder | None = None) -> str:
 
     They are dropped, chosen, or taken by the camera or the microphone. file: a path, bytes, or what `nmpconv.convert`
     returned, with one input: an image whose preprocessing is in the file, or sound whose front end is. decoder: how
-    boxes that are drawn are read from a detector's outputs, as of `nmpconv.evaluate`. The outputs there are, byte for
-    byte, those of `nmpconv.load` on the same pixels or frames of sound. Needs the interpreter as WebAssembly: a wheel
-    has it; else the first page compiles it by PyPI's ziglang and make, in seconds.
+    boxes that are drawn are read from a detector's outputs, as of `nmpconv.evaluate`.
+
+    The outputs there are, byte for byte, those of `nmpconv.load` on the same pixels or frames of sound. Needs the
+    interpreter as WebAssembly: a wheel has it; else the first page compiles it by PyPI's ziglang and make, in seconds.
     Raises ModelError, InputError, UsageError, DeviceError.
+
+    For example:
+
+        Path("page.html").write_text(nmpconv.page("model.nmp"))
     """
     check(page, {"decoder": decoder})
     content, model = contents_of(file)

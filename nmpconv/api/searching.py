@@ -48,6 +48,11 @@ def bisect(
     help, and the smallest model that shows the loss of the first row (small.onnx), its inputs (small.npz) and recipe
     (small.toml). Raises InputError where model or data are not those of the file, ModelError, UsageError, OutputError,
     DeviceError.
+
+    For example:
+
+        bisected = nmpconv.bisect("model.onnx", "model.nmp", "images/")
+        print(bisected.rows[0], bisected.recipe)
     """
     check(bisect, {name: value for name, value in locals().items() if name not in {*FREE, "file"}})
     progress = reporter(progress)

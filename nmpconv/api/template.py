@@ -50,6 +50,10 @@ def init(model: str | PathLike[str], *, folder: str | PathLike[str] | None = Non
     which are images, in which layout, and whether the model normalizes pixels itself.
 
     folder: that the file will lie in; None: the model's own. Raises InputError for what is no ONNX model.
+
+    For example:
+
+        Path("nmpconv.toml").write_text(nmpconv.init("model.onnx"))
     """
     path = Path(model)
     inputs = _inputs(read(path).graph)

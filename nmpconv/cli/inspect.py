@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 NAME = "inspect"
 LISTED = 5  # labels that the table names
+DIGEST, DIGITS = re.compile("[0-9a-f]{64}"), 16  # of SHA-256, and how many of its digits tell files apart
+WIDE = 80  # columns from which on a digest stands beside its name
 
 
 def command(
@@ -198,7 +201,7 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
             ),
             ("labels", f"{len(model.labels)}: {', '.join(model.labels[:LISTED])}{more}" if model.labels else ""),
             ("test vectors", str(len(model.test_vectors) or "")),
-            *sorted(model.metadata.items()),
+            *((name, _within_edge(text)) for name, text in sorted(model.metadata.items())),
         ]
     )
     short = console.of_files([model])
@@ -225,6 +228,12 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
     )
     places = (">offset", ">bytes", "ops", "tensor", "place")
     console.table(places, _memory_rows(model), title="Memory map", short=short)
+
+
+def _within_edge(text: str) -> str:
+    """The text, or the beginning of a digest that is wider than the terminal: --json has all of it."""
+    edge = console.columns()
+    return f"{text[:DIGITS]}..." if DIGEST.fullmatch(text) and edge is not None and edge < WIDE else text
 
 
 def _port_row(port: FilePort, model: Model) -> list[str]:

@@ -50,6 +50,11 @@ def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | N
     cpu: a level of `cpus`; None: $NMP_CPU, else the best one. threads: how many may compute, 0 for one per core;
     None: $NMP_THREADS, else 1 for a sample and one per core for a batch. They change no result. The first runs find
     out how many each step is worth (`Net.settled`). Raises InputError, UsageError (level, threads), ModelError.
+
+    For example:
+
+        net = nmpconv.load("model.nmp")
+        scores, *_ = net(np.zeros(net.inputs[0].shape))
     """
     return Net(source, cpu=cpu, threads=threads)
 

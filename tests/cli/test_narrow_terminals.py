@@ -75,6 +75,16 @@ def test_inspect_on_narrow_terminals(terminal, flags: tuple[str, ...]) -> None:
         assert not wide - numbers(lines)
 
 
+def test_a_digest_is_abbreviated(terminal, cli) -> None:
+    """Where it is wider than the terminal."""
+    assert cli("convert", "model.onnx", "--data", "images", "-o", "c.nmp", "--fast").code == 0
+    digest = cli("inspect", "c.nmp", "--json").json["metadata"]["source_sha256"]
+    for columns, shown in ((40, f"{digest[:16]}..."), (60, f"{digest[:16]}..."), (80, digest)):
+        [line] = [line for line in terminal(columns, "inspect", "c.nmp") if line.startswith("source_sha256")]
+        assert line.split()[1] == shown
+        assert len(line) <= columns
+
+
 def with_long_names(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same with names of TFLite's converter inside."""
     kept, names = {port.name for port in (*model.graph.input, *model.graph.output)}, {}

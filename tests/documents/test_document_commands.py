@@ -29,7 +29,7 @@ ELSEWHERE = {
     r"cd samples/\w+$": "the test begins there",
     r".*/dev/|qemu-system-arm -M netduinoplus2 ": "needs a board; tests/device has lines with boards behind them",
     r"nmpconv (device flash|bench .* --device auto)": "needs a board; tests/device has folders as drives",
-    r"nmpconv device (list|build nucleo)": "another machine has other ports; tests/device runs both",
+    r"nmpconv device (list|build (nucleo|esp32c3))": "another machine has other ports; tests/device runs both",
     r"make -C interpreter/firmware MAIN=": "tests/ops runs this program",
     r".*--workers tcp://": "needs a cluster; tests/base/test_workers.py has one",
     r"nmpconv (convert|eval) gestures": "tests/calib/test_number_tables.py has such tables",
