@@ -20,7 +20,7 @@ from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.verdict import Verdict
 from nmpconv.conversion.keywords import FLAGS
 from nmpconv.device.simulator import COUNTED_ON, missing
-from nmpconv.errors import DeviceError, InputError, NmpError, OutputError, UsageError
+from nmpconv.errors import DeviceError, InputError, NmpError, OutputError, UsageError, refusal
 
 ENDINGS = ("nmp", "json", "html")  # of a target's files
 SCHEMA = 1  # of the facts that are kept beside a file
@@ -69,6 +69,8 @@ def build(
             print(built.target, built.verdict.sentence, built.missed)
     """
     keyword_checks.check(build, {"force": force, "progress": progress})
+    if project_file is not None and not isinstance(project_file, str | PathLike):
+        raise refusal(project_file, "the path of a project file or of its folder", "project_file")
     path = Path(project_file or ".")
     progress = reporter(progress)
     settings = project.read(project.find(path) if path.is_dir() else path)

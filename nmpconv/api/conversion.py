@@ -21,6 +21,7 @@ from nmpconv.base.verdict import Verdict
 from nmpconv.conversion import pipeline
 from nmpconv.conversion.keywords import FLAGS, Keywords
 from nmpconv.conversion.report import Report
+from nmpconv.errors import refusal
 from nmpconv.ir import Graph
 from nmpconv.runtime.interpreter import Net, load
 
@@ -62,6 +63,8 @@ class Converted(Summarized):
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Writes the file, whole or not at all, and returns its path. Raises OutputError."""
+        if not isinstance(path, str | PathLike):
+            raise refusal(path, "a path", "path")
         write_file(Path(path), self.data)
         return Path(path)
 

@@ -9,12 +9,12 @@ from typing import Any, SupportsBytes
 from nmpconv.base.files import read_file
 from nmpconv.data.columns import LABELS
 from nmpconv.data.samples import Data
-from nmpconv.errors import UsageError
+from nmpconv.errors import UsageError, refusal
 from nmpconv.file.reader import Model, read
-from nmpconv.runtime.interpreter import Net, load
+from nmpconv.runtime.interpreter import FILES, Net, load
 from nmpconv.runtime.ports import as_array
 
-NmpFile = str | Path | bytes | SupportsBytes  # the last: what `nmpconv.convert` returns
+NmpFile = str | Path | bytes | SupportsBytes  # the last: what `nmpconv.convert` or `load` returned
 
 
 def data_of(model: NmpFile) -> bytes:
@@ -38,11 +38,8 @@ def net_of(model: NmpFile | Net, cpu: str | None, threads: int | None) -> Net:
 
 
 def _check(model: object) -> None:
-    if not isinstance(model, str | Path | bytes) and not hasattr(model, "__bytes__"):
-        allowed = "a path, the bytes of a .nmp file, or what convert returned"
-        raise UsageError(
-            f"{model!r} is no model; allowed: {allowed}", where="model", found=repr(model), allowed=allowed
-        )
+    if not isinstance(model, str | Path | bytes | bytearray | memoryview) and not hasattr(model, "__bytes__"):
+        raise refusal(model, FILES, "model")
 
 
 def sources(data: Any) -> Mapping[str, Data]:
@@ -66,25 +63,31 @@ def sources(data: Any) -> Mapping[str, Data]:
     for source in data.values() if isinstance(data, Mapping) else [data]:
         if not hasattr(source, "__iter__") and not hasattr(source, "__getitem__") and not isinstance(source, Path):
             allowed = "a path, an array, or an iterable of samples"
-            raise UsageError(
-                f"{source!r} is not allowed; allowed: {allowed}",
-                where="data",
-                found=repr(source),
-                allowed=allowed,
-                hint="or a mapping of input names to these",
-            )
+            raise refusal(source, allowed, "data", "or a mapping of input names to these")
     return data if isinstance(data, Mapping) else {"": data}
 
 
 def _are_labels(labels: Any, samples: Any) -> bool:
-    """Checks for a class number a sample: samples are an array [n, ...], or a mapping of them."""
+    """Checks for a class number a sample: samples are an array [n, ...], or a mapping of them. Raises UsageError for
+    labels of such samples that are no class numbers.
+    """
     arrays = list(samples.values()) if isinstance(samples, Mapping) else [samples]
     if not all(hasattr(array, "shape") and len(array.shape) > 1 for array in arrays):
         return False
     if not hasattr(labels, "shape") and not isinstance(labels, list | tuple):
         return False
-    classes = as_array(labels)
-    return classes.dtype.kind in "iu" and classes.ndim == 1 and {len(array) for array in arrays} == {len(classes)}
+    classes, counts = as_array(labels), {len(array) for array in arrays}
+    if classes.ndim > 1 and classes.dtype.kind not in "OSU" and classes.shape[1:] == arrays[0].shape[1:]:
+        return False  # two batches
+    if classes.dtype.kind in "iu" and classes.ndim == 1 and counts == {len(classes)}:
+        return True
+    raise UsageError(
+        f"labels of {classes.dtype} {list(classes.shape)} for {', '.join(map(str, counts))} samples",
+        where="data",
+        found=f"{classes.dtype} {list(classes.shape)}",
+        allowed="a class number each",
+        hint="give a class number each: names.index(name) of names, y.argmax(1) of one-hot rows, y.astype(int)",
+    )
 
 
 def _labelled(samples: Mapping[str, Any], labels: Any) -> dict[str, Data]:

@@ -23,6 +23,7 @@ from nmpconv.base.files import read_file
 from nmpconv.data.images import CHANNELS
 from nmpconv.data.in_memory import WHERE, pair
 from nmpconv.errors import InputError, NmpError, UsageError
+from nmpconv.file.reader import Model
 from nmpconv.frontend.read import hint_for
 from nmpconv.runtime.ports import as_array
 
@@ -66,6 +67,19 @@ def on_disk(
             raise
 
 
+def names_in(file: Model, model: Any) -> Names:
+    """Names for the ports of a torch module that a file was made of: the file's. None of other models, which have
+    names, and of a file with states.
+    """
+    if not _is_module(model) or any(port.state is not None for port in file.inputs):
+        return None, None
+    return [port.name for port in file.inputs], [port.name for port in file.outputs]
+
+
+def _is_module(model: Any) -> bool:
+    return hasattr(model, "state_dict") and callable(model)
+
+
 def _refuse_names(names: Names) -> None:
     """UsageError for names of ports: an ONNX or TFLite file has its own."""
     for key, port_names in zip(("input_names", "output_names"), names, strict=True):
@@ -87,7 +101,7 @@ def _write(model: Any, path: Path, example_inputs: Any, data: Mapping[str, Any],
         path.write_bytes(model)
     elif isinstance(model, onnx.ModelProto):
         path.write_bytes(model.SerializeToString(deterministic=True))
-    elif hasattr(model, "state_dict") and callable(model):
+    elif _is_module(model):
         _export(model, path, example_inputs, data, names)
     else:
         kind = type(model).__name__

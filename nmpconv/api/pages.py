@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv.api.file_argument import NmpFile, contents_of, sources
 from nmpconv.api.keyword_checks import check, forgiving
-from nmpconv.api.models import on_disk
+from nmpconv.api.models import names_in, on_disk
 from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.verdict import Verdict
 from nmpconv.conversion.option_types import Decoder
@@ -75,7 +75,8 @@ def html_report(
     progress = reporter(progress)
     models = files if isinstance(files, list | tuple) else [files]
     subjects, samples = [], None if data is None else sources(data)
-    with nullcontext() if reference is None else on_disk(reference, example_inputs, samples) as path:
+    names = names_in(contents_of(models[0])[1], reference) if models else (None, None)
+    with nullcontext() if reference is None else on_disk(reference, example_inputs, samples, names) as path:
         for number, file in enumerate(models):
             subjects.append(_subject(file, number, samples, path, limit, time, decoder, progress))
     return ReportPage.of(subjects)

@@ -12,6 +12,7 @@ import onnx
 
 from nmpconv.api.keyword_checks import forgiving
 from nmpconv.data.images import guess_layout
+from nmpconv.errors import refusal
 from nmpconv.frontend.read import read
 
 ARITHMETIC = ("Sub", "Add", "Mul", "Div")
@@ -55,6 +56,8 @@ def init(model: str | PathLike[str], *, folder: str | PathLike[str] | None = Non
 
         Path("nmpconv.toml").write_text(nmpconv.init("model.onnx"))
     """
+    if not isinstance(model, str | PathLike):
+        raise refusal(model, "the path of an ONNX file", "model")
     path = Path(model)
     inputs = _inputs(read(path).graph)
     place = path.name if folder is None else Path(os.path.relpath(path, folder)).as_posix()

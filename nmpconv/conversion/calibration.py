@@ -224,7 +224,7 @@ def _load(context: Context) -> Graph:
 def class_names(labels: Path | str | Sequence[str] | None) -> tuple[str, ...]:
     """Class names, or those of a text file with one a line."""
     if labels is None or not isinstance(labels, str | Path):
-        return tuple(map(str, labels or ()))
+        return () if labels is None else tuple(map(str, labels))
     names = tuple(row.strip() for row in read_lines(labels, "list of labels"))
     if not names:
         raise InputError("the list of labels is empty", where=str(labels), hint="one class name a line")

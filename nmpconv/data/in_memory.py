@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.data import tables
 from nmpconv.data.columns import LABELS
 from nmpconv.data.images import is_picture
 from nmpconv.data.sources import Item, Items, Source, is_one
@@ -33,7 +34,7 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
     """
     samples: list[Item] = []
     labels: list[int] = []
-    for number, item in enumerate(data):
+    for number, item in enumerate(data.to_dict("records") if tables.is_frame(data) else data):
         if limit is not None and len(samples) >= limit:
             break
         where = f"{WHERE}[{number}]"
@@ -48,6 +49,16 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
         raise InputError("it holds no samples", where=WHERE, hint="a generator can be read only once")
     wanted = len(samples) if limit is None else min(limit, len(samples))
     return Items(samples[:wanted], labels[:wanted] if labels else None, WHERE)
+
+
+def frames_of(data: Any, shape: tuple[int, ...], classes: Sequence[str]) -> Source | None:
+    """Samples of a DataFrame of pandas, or of a list of them, a recording each; None for anything else."""
+    if tables.is_numeric(data):
+        return tables.of_frame(data, shape, WHERE, classes)
+    if isinstance(data, list | tuple) and data and all(map(tables.is_numeric, data)):
+        each = [tables.of_frame(frame, shape, f"{WHERE}[{i}]", classes) for i, frame in enumerate(data)]
+        return tables.Tables(each, None, "")
+    return None
 
 
 def pair(item: Any, input_name: str, where: str) -> tuple[Any, Any]:
@@ -99,7 +110,7 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
         array = _array(value)
         if array.dtype.kind not in "biuf":
             raise InputError(
-                f"a {type(value).__name__}; an array of numbers, a picture or a path is allowed",
+                f"{_kind(value, array)}; an array of numbers, a picture or a path is allowed",
                 where=where,
                 hint="an item is a sample, or a pair of a sample and its class number",
             )
@@ -113,6 +124,10 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
                 where=where,
                 hint="the batch may be left out, or be any number; pictures are uint8 [H,W,C] or [n,H,W,C]",
             )
+
+
+def _kind(value: Any, array: np.ndarray) -> str:
+    return f"an array of {array.dtype}" if hasattr(value, "dtype") else f"a {type(value).__name__}"
 
 
 def _array(value: Any) -> np.ndarray:

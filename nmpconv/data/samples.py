@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv.data import images
 from nmpconv.data.audio import Ears, deaf
-from nmpconv.data.in_memory import WHERE, gather
+from nmpconv.data.in_memory import WHERE, frames_of, gather
 from nmpconv.data.sources import Source, open_source
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Preprocess, Shifts
@@ -135,7 +135,9 @@ def open_samples(
     if isinstance(data, str | Path):
         source = open_source(Path(data), input_name, shape, ears, classes, scores)
     else:
-        source = gather([data] if isinstance(data, np.ndarray) else data, input_name, shape, limit)
+        source = frames_of(data, shape, classes) or gather(
+            [data] if isinstance(data, np.ndarray) else data, input_name, shape, limit
+        )
     indices = tuple(range(len(source)))
     labels = None if source.labels is None else tuple(source.labels)
     if labels and isinstance(labels[0], list):

@@ -151,6 +151,24 @@ def read(
     return Windows(where, values, labels, shape, cut)
 
 
+def of_frame(frame: Any, shape: tuple[int, ...], where: str, classes: Sequence[str] = ()) -> Windows:
+    """Samples of a DataFrame of pandas: those of the CSV that it would write, without its index."""
+    return read(frame.to_csv(index=False).splitlines(), where, shape, classes=classes)
+
+
+def is_frame(value: Any) -> bool:
+    """Checks for a DataFrame of pandas."""
+    return hasattr(value, "to_csv") and hasattr(value, "columns")
+
+
+def is_numeric(value: Any) -> bool:
+    """Checks for a DataFrame of pandas that is a table of numbers: all columns are but for one of classes."""
+    return is_frame(value) and all(
+        kind.kind in "iuf" or str(name).strip().lower() in OF_TABLES
+        for name, kind in zip(value.columns, value.dtypes, strict=True)
+    )
+
+
 def _is_number(cell: str) -> bool:
     try:
         float(cell)

@@ -110,6 +110,9 @@ class Feed:
         arrays = {}
         for name, samples in self._samples.items():
             pixels = self._ports[name].pixels
+            if pixels and samples.preprocess is None:  # the ONNX model's numbers
+                arrays[name] = self._ports[name].integers(sample[name])
+                continue
             dtype = "int8" if pixels else "float32"
             arrays[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
             if not pixels:
@@ -198,12 +201,6 @@ class Feed:
                 f"images, but input {name!r} was converted from arrays: the file holds no preprocessing for it",
                 where=where,
                 hint="give .npy or .npz arrays, or convert again with images",
-            )
-        if samples.kind == "array" and port.pixels:
-            raise InputError(
-                f"float arrays, but input {name!r} takes the pixels of images",
-                where=where,
-                hint="give images, or uint8 arrays [n,H,W,C]",
             )
         return samples
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsBytes, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,12 +21,13 @@ from nmpconv.base.thread_pool import cpu_count
 from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError, refusal
 from nmpconv.file import reader
 from nmpconv.runtime.batches import Batches, Block, aligned, byte_rows
-from nmpconv.runtime.ports import Outputs, Port, by_port, joined
+from nmpconv.runtime.ports import Outputs, Port, by_port, joined, whole
 
 if TYPE_CHECKING:
     from nmpconv.runtime.custom_table import CustomTable
 
 T = TypeVar("T")
+FILES = "a path, the bytes of a .nmp file, or what convert returned"  # what a model may be, for messages
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class OpTime:
 
 
 @suggesting
-def load(source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> Net:
-    """The net of a file or of its bytes, verified and ready to run.
+def load(source: Path | str | bytes | SupportsBytes, *, cpu: str | None = None, threads: int | None = None) -> Net:
+    """The net of a file, of its bytes or of what `nmpconv.convert` returned, verified and ready to run.
 
     cpu: a level of `cpus`; None: $NMP_CPU, else the best one. threads: how many may compute, 0 for one per core;
     None: $NMP_THREADS, else 1 for a sample and one per core for a batch. They change no result. The first runs find
@@ -131,10 +132,12 @@ class Net(Summarized):
     over is not among ``outputs``, where there is any other output.
     """
 
-    def __init__(self, source: Path | str | bytes, *, cpu: str | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self, source: Path | str | bytes | SupportsBytes, *, cpu: str | None = None, threads: int | None = None
+    ) -> None:
         model = _in_memory(source)
         data = model.data.toreadonly()
-        where = "" if isinstance(source, bytes) else str(source)
+        where = str(source) if isinstance(source, str | Path) else ""
         level = _level(cpu)
         self._asked = (cpu, threads)
         self.threads = _threads(threads)
@@ -211,6 +214,9 @@ class Net(Summarized):
     def data(self) -> bytes:
         """The bytes of the file."""
         return bytes(self._data)
+
+    def __bytes__(self) -> bytes:
+        return self.data
 
     @property
     def cpu(self) -> str:
@@ -293,13 +299,16 @@ class Net(Summarized):
         """Runs ops [first, last) on what is in the arena. Of those that are run together (`steps`) only the last one
         writes its tensor.
         """
-        if not 0 <= first <= last <= len(self.model.ops):
-            raise UsageError(f"ops [{first}, {last}) are not among the {len(self.model.ops)} of the model")
+        count = len(self.model.ops)
+        first, last = whole(first, 0, count, "first"), whole(last, 0, count, "last")
+        if first > last:
+            raise refusal(last, f"{first} to {count}", "last")
         self._net.run_ops(first, last)
         self._raise_failure()
 
     def set_input(self, i: int, array: ArrayLike) -> None:
         """Writes input i of one sample, as `run` does."""
+        i = whole(i, 0, len(self.inputs) - 1, "i")
         rows = self.inputs[i].integers(array)
         if len(rows) != 1:
             raise InputError(f"a batch of {len(rows)}; one sample is taken", where=self.inputs[i].name)
@@ -307,12 +316,13 @@ class Net(Summarized):
 
     def tensor(self, i: int) -> NDArray[Any]:
         """A copy of a tensor as it is now; an activation holds its value until another one takes its place."""
-        return self._tensors([i])[0]
+        return self._tensors([whole(i, 0, len(self.model.tensors) - 1, "i")])[0]
 
     def profile(self, runs: int) -> list[OpTime]:
         """The time of each op, or of ops that are run together, over so many runs, on the inputs that `set_input` or
         the last `run` left or overwrote.
         """
+        runs = whole(runs, 1, None, "runs")
         steps = self.steps()
         times = np.zeros((runs, len(steps)))
         for row in times:
@@ -386,7 +396,7 @@ def _with_customs(make: Callable[[int], T]) -> tuple[T, CustomTable | None]:
 
 def _level(asked: str | None) -> str | None:
     """The CPU level that is meant; None: the best one."""
-    level = (asked or os.environ.get("NMP_CPU") or "").lower() or None
+    level = str(asked or os.environ.get("NMP_CPU") or "").lower() or None
     if level is not None and level not in cpus():
         raise refusal(level, f"on this machine {', '.join(cpus())}", "--cpu")
     return level
@@ -405,21 +415,18 @@ def _threads(asked: int | None) -> int:
     return int(text) or cpu_count()
 
 
-def _in_memory(source: Path | str | bytes) -> NDArray[np.uint8]:
+def _in_memory(source: Path | str | bytes | SupportsBytes) -> NDArray[np.uint8]:
     """The bytes of a model, where the interpreter wants them, and nowhere else."""
-    if not isinstance(source, str | Path | bytes):
-        raise UsageError(
-            f"{source!r} is no model; allowed: a path, or the bytes of a .nmp file",
-            found=repr(source),
-            allowed="a path, or the bytes of a .nmp file",
-        )
-    if not isinstance(source, bytes):
+    if isinstance(source, str | Path):
         with open_file(source) as (file, size):
             model = aligned(size)
             count = file.readinto(model.data)
         return model[:count]
-    model = aligned(len(source))
-    model[:] = np.frombuffer(source, np.uint8)
+    if not isinstance(source, bytes | bytearray | memoryview) and not hasattr(source, "__bytes__"):
+        raise refusal(source, FILES, "model")
+    data = np.frombuffer(bytes(source), np.uint8)
+    model = aligned(len(data))
+    model[:] = data
     return model
 
 

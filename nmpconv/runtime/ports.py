@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from nmpconv.base.float_rounding import on_grid
 from nmpconv.base.near_names import suggestion
-from nmpconv.errors import InputError
+from nmpconv.errors import InputError, refusal
 from nmpconv.file import reader
 from nmpconv.ir import Preprocess, Shifts
 
@@ -79,7 +80,8 @@ class Port:
     def check_finite(self, array: NDArray[Any]) -> None:
         """Raises InputError where a number is not finite."""
         if not np.isfinite(array).all():
-            raise InputError("the array has values that are not finite", where=self.name)
+            hint = "leave such samples out, or fill them: np.nan_to_num(x)"
+            raise InputError("the array has values that are not finite", where=self.name, hint=hint)
 
     def integers(self, array: Any) -> NDArray[Any]:
         """Integers [n, *shape] of one sample (n = 1) or of a batch.
@@ -95,7 +97,7 @@ class Port:
         """The array of `integers` as [n, *shape], with the numbers that were given: most often a view."""
         if isinstance(array, np.ndarray) and array.shape == self.shape and array.dtype == self.dtype:
             return array[np.newaxis]
-        numbers = as_array(self._pixels_of(array))
+        numbers = as_array(self._windows(array) if hasattr(array, "to_csv") and hasattr(array, "columns") else self._pixels_of(array))
         rows = numbers if self._is_batch(numbers.shape) else numbers[np.newaxis]
         turned = [rows.transpose(0, *(axis + 1 for axis in turn)) for turn in self._turns(rows)]
         if self._fits(rows.shape[1:]):
@@ -111,6 +113,13 @@ class Port:
         else:
             raise self._refused(numbers)
         return rows.reshape(len(rows), *self.shape)
+
+    def _windows(self, frame: Any) -> NDArray[Any]:
+        """Samples of a table of numbers, a DataFrame of pandas: those that `nmpconv run` takes of its CSV."""
+        from nmpconv.data import tables  # for those who have pandas
+
+        windows = tables.of_frame(frame, self.source_shape or self.shape, self.name)
+        return np.stack([windows.array(i) for i in range(len(windows))])
 
     def _pixels_of(self, value: Any) -> Any:
         """Pixels of pictures of Pillow, as `nmpconv run` makes them of files; anything else as it is."""
@@ -224,7 +233,8 @@ class Outputs(list[NDArray[Any]]):
         """The best classes of an output with a score a class: (label, score), best first, the label being a number
         where the file has no names; of a batch such a list a sample. Raises InputError for an output of another shape.
         """
-        at = self._index(output) if isinstance(output, str) else output
+        at = self._index(output) if isinstance(output, str) else whole(output, 0, len(self) - 1, "output")
+        count = whole(count, 1, None, "count")
         port, scores = self.ports[at], self[at]
         classes = math.prod(port.shape)
         if len(long(port.shape)) > 1:
@@ -239,6 +249,13 @@ class Outputs(list[NDArray[Any]]):
         if name not in names:
             raise KeyError("; ".join(filter(None, [f"no output {name!r}, but {names}", suggestion(name, names)])))
         return names.index(name)
+
+
+def whole(value: Any, low: int, high: int | None, where: str) -> int:
+    """A whole number within bounds. Raises UsageError."""
+    if not isinstance(value, SupportsIndex) or index(value) < low or (high is not None and index(value) > high):
+        raise refusal(value, f"{low} and more" if high is None else f"{low} to {high}", where)
+    return index(value)
 
 
 def by_port(arrays: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port]) -> list[Any]:

@@ -238,3 +238,55 @@ def test_outputs_that_cannot_be_written(folder: Path, keyword: str, name: str, m
     monkeypatch.setattr("nmpconv.conversion.pipeline.convert", lambda *_: pytest.fail("it works first"))
     with pytest.raises(OutputError):
         nmpconv.convert(folder / "model.onnx", folder / "images", **{keyword: folder / name})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: nmpconv.load(3), "3 is not allowed; allowed: a path, the bytes"),  # type: ignore[arg-type]
+        (lambda c: nmpconv.load(c, cpu=3), "'3' is not allowed; allowed: on this machine"),
+        (lambda c: c.save(None), "None is not allowed; allowed: a path"),
+        (lambda c: nmpconv.init(None), "None is not allowed; allowed: the path of an ONNX file"),  # type: ignore[arg-type]
+        (lambda c: nmpconv.build({}), r"{} is not allowed; allowed: the path of a project file"),  # type: ignore[arg-type]
+        (lambda c: nmpconv.bundle({1: c}), "1 is no name in C"),  # type: ignore[dict-item]
+        (lambda c: c.load().tensor(999), "999 is not allowed; allowed: 0 to"),
+        (lambda c: c.load().tensor("y"), "'y' is not allowed; allowed: 0 to"),
+        (lambda c: c.load().set_input(9, 0), "9 is not allowed; allowed: 0 to 0"),
+        (lambda c: c.load().profile(0), "0 is not allowed; allowed: 1 and more"),
+        (lambda c: c.load().run_ops(2, 1), "1 is not allowed; allowed: 2 to"),
+        (lambda c: c.load()(np.zeros((8, 8, 3), np.uint8)).top("3"), "'3' is not allowed; allowed: 1 and more"),
+    ],
+)
+def test_arguments_of_other_kinds(wanted: nmpconv.Converted, call: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        call(wanted)
+
+
+def test_a_net_and_a_result_are_files(wanted: nmpconv.Converted) -> None:
+    net = nmpconv.load(wanted)
+    assert net.data == nmpconv.load(bytearray(wanted.data)).data == bytes(net)
+    assert nmpconv.inspect(net).ram == nmpconv.inspect(wanted).ram
+    assert nmpconv.export(net) == nmpconv.export(wanted)
+
+
+@pytest.mark.parametrize("labels", [list("abababab"), np.zeros(8), [0, 1, 2], np.eye(8, 3, dtype=int)])
+def test_labels_that_are_no_class_numbers(wanted: nmpconv.Converted, pixels: np.ndarray, labels: Any) -> None:
+    with pytest.raises(UsageError, match=r"labels of .* for 8 samples .*a class number each"):
+        nmpconv.evaluate(wanted, (pixels, labels))
+
+
+def test_an_array_of_class_names(folder: Path, pixels: np.ndarray) -> None:
+    labels = np.array(["a", "b", "c"])
+    assert nmpconv.convert(folder / "model.onnx", pixels, labels=labels, fast=True, **LOOK).load().labels == (*"abc",)
+
+
+def test_a_file_of_pictures_is_judged_on_the_models_numbers(wanted, folder: Path, pixels: np.ndarray) -> None:
+    """As a DataLoader gives them: the same integers as those of the pictures."""
+    numbers = ((pixels - np.float32(127.5)) / np.float32(64)).transpose(0, 3, 1, 2)
+    by_pixels, by_numbers = (
+        nmpconv.evaluate(wanted, data, reference=folder / "model.onnx") for data in (pixels, Loader(numbers))
+    )
+    assert by_numbers.sqnr == pytest.approx(by_pixels.sqnr)
+    assert by_numbers.agreement == by_pixels.agreement
+    with pytest.raises(InputError, match="most are no pixels"):
+        nmpconv.evaluate(wanted, 255 * numbers)

@@ -95,7 +95,7 @@ def test_labels_of_several_inputs() -> None:
 def test_two_samples_are_no_labels(converted) -> None:
     found = nmpconv.evaluate(converted, (FLOATS[0], FLOATS[1]))
     assert (found.n, found.top1) == (2, None)
-    with pytest.raises(InputError):
+    with pytest.raises(UsageError, match="a class number each"):
         nmpconv.evaluate(converted, (FLOATS, LABELS[:5]))
 
 
