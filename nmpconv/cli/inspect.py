@@ -201,7 +201,7 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
             ),
             ("labels", f"{len(model.labels)}: {', '.join(model.labels[:LISTED])}{more}" if model.labels else ""),
             ("test vectors", str(len(model.test_vectors) or "")),
-            *((name, _within_edge(text)) for name, text in sorted(model.metadata.items())),
+            *(("pictures", preparation(port.preprocess)) for port in model.inputs if port.preprocess is not None),
         ]
     )
     short = console.of_files([model])
@@ -228,6 +228,9 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
     )
     places = (">offset", ">bytes", "ops", "tensor", "place")
     console.table(places, _memory_rows(model), title="Memory map", short=short)
+    if model.metadata:
+        console.line("Origin")
+        console.facts((name, _within_edge(text)) for name, text in sorted(model.metadata.items()))
 
 
 def _within_edge(text: str) -> str:
@@ -241,8 +244,6 @@ def _port_row(port: FilePort, model: Model) -> list[str]:
     fed = "pixel - 128" if port.pixels else ""
     if port.state is not None:
         fed = f"{model.outputs[port.state].name} of the last call, {port.start} at first"
-    if port.preprocess is not None:
-        fed += f" ({preparation(port.preprocess)})"
     if (front := port.sound) is not None:
         fed = f"sound at {front.rate} Hz: {front.bands} bands of {len(front.window)} samples, every {front.hop}"
     elif tensor.float_offsets:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import nmpconv
-from nmpconv.errors import InputError, UsageError
+from nmpconv.errors import UsageError
 
 RNG = np.random.default_rng(6)
 FLOATS = RNG.normal(size=(9, 3, 8, 8)).astype(np.float32)

@@ -76,13 +76,18 @@ def test_inspect_on_narrow_terminals(terminal, flags: tuple[str, ...]) -> None:
 
 
 def test_a_digest_is_abbreviated(terminal, cli) -> None:
-    """Where it is wider than the terminal."""
-    assert cli("convert", "model.onnx", "--data", "images", "-o", "c.nmp", "--fast").code == 0
+    """Where it is wider than the terminal. It stands below inputs and ops, and no number of a picture's is broken."""
+    mean = "123.675/116.28/103.53"
+    flags = ("--mean", mean.replace("/", ","), "--std", "60", "--fast")
+    assert cli("convert", "model.onnx", "--data", "images", "-o", "c.nmp", *flags).code == 0
     digest = cli("inspect", "c.nmp", "--json").json["metadata"]["source_sha256"]
     for columns, shown in ((40, f"{digest[:16]}..."), (60, f"{digest[:16]}..."), (80, digest)):
-        [line] = [line for line in terminal(columns, "inspect", "c.nmp") if line.startswith("source_sha256")]
+        lines = terminal(columns, "inspect", "c.nmp")
+        [(at, line)] = [(i, line) for i, line in enumerate(lines) if line.startswith("source_sha256")]
         assert line.split()[1] == shown
-        assert len(line) <= columns
+        assert at > lines.index("Memory map")
+        assert sum(mean in line for line in lines) == 1
+        assert max(map(len, lines)) <= columns
 
 
 def with_long_names(model: onnx.ModelProto) -> onnx.ModelProto:
