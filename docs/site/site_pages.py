@@ -136,7 +136,7 @@ def called(name: str, value: Any) -> Iterator[str]:
     rows = [
         [f"`{parameter.name}`", values(parameter.annotation), coded(default(parameter)), meaning]
         for parameter in parameters
-        if (meaning := meanings.get(parameter.name) or plain(help_of(value, parameter.name)))
+        if (meaning := max(meanings.get(parameter.name, ""), plain(help_of(value, parameter.name)), key=len))
     ]
     if rows:
         yield from table(["field" if inspect.isclass(value) else "parameter", "values", "default", "meaning"], rows)

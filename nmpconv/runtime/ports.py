@@ -97,7 +97,9 @@ class Port:
         """The array of `integers` as [n, *shape], with the numbers that were given: most often a view."""
         if isinstance(array, np.ndarray) and array.shape == self.shape and array.dtype == self.dtype:
             return array[np.newaxis]
-        numbers = as_array(self._windows(array) if hasattr(array, "to_csv") and hasattr(array, "columns") else self._pixels_of(array))
+        numbers = as_array(
+            self._windows(array) if hasattr(array, "to_csv") and hasattr(array, "columns") else self._pixels_of(array)
+        )
         rows = numbers if self._is_batch(numbers.shape) else numbers[np.newaxis]
         turned = [rows.transpose(0, *(axis + 1 for axis in turn)) for turn in self._turns(rows)]
         if self._fits(rows.shape[1:]):

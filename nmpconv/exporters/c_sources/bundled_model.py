@@ -87,7 +87,9 @@ def bundled(models: Mapping[str, bytes]) -> tuple[BundledModel, ...]:
 def check_name(name: str) -> str:
     """Returns the name. Raises UsageError for one that C cannot have."""
     if not isinstance(name, str) or not RULE.fullmatch(name):
-        raise UsageError(f"{name!r} is no name in C; allowed: {ALLOWED}", where="name", found=str(name), allowed=ALLOWED)
+        raise UsageError(
+            f"{name!r} is no name in C; allowed: {ALLOWED}", where="name", found=str(name), allowed=ALLOWED
+        )
     return name
 
 
