@@ -128,7 +128,7 @@ def described(name: str, value: Any) -> Iterator[str]:
 
 
 def called(name: str, value: Any) -> Iterator[str]:
-    """How it is called, its docstring, and a table of the parameters that this says something of."""
+    """A signature, the docstring, and a table of the parameters that this says something of."""
     parameters = [] if isinstance(value, property) or is_plain_class(value) else parameters_of(value)
     yield from signature(name, value, parameters)
     prose, meanings = split(inspect.getdoc(value) or "", [parameter.name for parameter in parameters])

@@ -34,7 +34,7 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
     """
     samples: list[Item] = []
     labels: list[int] = []
-    for number, item in enumerate(data.to_dict("records") if tables.is_frame(data) else data):
+    for number, item in enumerate(_items(data)):
         if limit is not None and len(samples) >= limit:
             break
         where = f"{WHERE}[{number}]"
@@ -59,6 +59,10 @@ def frames_of(data: Any, shape: tuple[int, ...], classes: Sequence[str]) -> Sour
         each = [tables.of_frame(frame, shape, f"{WHERE}[{i}]", classes) for i, frame in enumerate(data)]
         return tables.Tables(each, None, "")
     return None
+
+
+def _items(data: Any) -> Iterable[Any]:
+    return data.to_dict("records") if tables.is_frame(data) else data  # type: ignore[no-any-return]
 
 
 def pair(item: Any, input_name: str, where: str) -> tuple[Any, Any]:

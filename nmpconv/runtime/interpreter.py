@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nmpconv.runtime.custom_table import CustomTable
 
 T = TypeVar("T")
+File = Path | str | bytes | SupportsBytes
 FILES = "a path, the bytes of a .nmp file, or what convert returned"  # what a model may be, for messages
 
 
@@ -45,7 +46,7 @@ class OpTime:
 
 
 @suggesting
-def load(source: Path | str | bytes | SupportsBytes, *, cpu: str | None = None, threads: int | None = None) -> Net:
+def load(source: File, *, cpu: str | None = None, threads: int | None = None) -> Net:
     """The net of a file, of its bytes or of what `nmpconv.convert` returned, verified and ready to run.
 
     cpu: a level of `cpus`; None: $NMP_CPU, else the best one. threads: how many may compute, 0 for one per core;
@@ -132,9 +133,7 @@ class Net(Summarized):
     over is not among ``outputs``, where there is any other output.
     """
 
-    def __init__(
-        self, source: Path | str | bytes | SupportsBytes, *, cpu: str | None = None, threads: int | None = None
-    ) -> None:
+    def __init__(self, source: File, *, cpu: str | None = None, threads: int | None = None) -> None:
         model = _in_memory(source)
         data = model.data.toreadonly()
         where = str(source) if isinstance(source, str | Path) else ""
@@ -299,11 +298,8 @@ class Net(Summarized):
         """Runs ops [first, last) on what is in the arena. Of those that are run together (`steps`) only the last one
         writes its tensor.
         """
-        count = len(self.model.ops)
-        first, last = whole(first, 0, count, "first"), whole(last, 0, count, "last")
-        if first > last:
-            raise refusal(last, f"{first} to {count}", "last")
-        self._net.run_ops(first, last)
+        last = whole(last, 0, len(self.model.ops), "last")
+        self._net.run_ops(whole(first, 0, last, "first"), last)
         self._raise_failure()
 
     def set_input(self, i: int, array: ArrayLike) -> None:
@@ -415,7 +411,7 @@ def _threads(asked: int | None) -> int:
     return int(text) or cpu_count()
 
 
-def _in_memory(source: Path | str | bytes | SupportsBytes) -> NDArray[np.uint8]:
+def _in_memory(source: File) -> NDArray[np.uint8]:
     """The bytes of a model, where the interpreter wants them, and nowhere else."""
     if isinstance(source, str | Path):
         with open_file(source) as (file, size):
