@@ -1,5 +1,6 @@
 """The compiled binding of the C API: see interpreter/python/module.cpp."""
 
+from collections.abc import Sequence
 from typing import Any, overload
 
 from numpy import bool_, float32, float64, int8, int16, int32, int64, uint8
@@ -31,8 +32,8 @@ class Net:
     def run_ops(self, first: int, last: int, /) -> None: ...
     def run_each(
         self,
-        inputs: list[NDArray[uint8] | NDArray[float32]],
-        outputs: list[NDArray[uint8] | NDArray[float64]],
+        inputs: Sequence[NDArray[uint8] | NDArray[float32]],
+        outputs: Sequence[NDArray[uint8] | NDArray[float64]],
         first: int,
         last: int,
         /,

@@ -73,7 +73,7 @@ def html_report(
     """
     check(html_report, {"limit": limit, "time": time, "decoder": decoder, "progress": progress})
     progress = reporter(progress)
-    models = files if isinstance(files, list | tuple) else [files]
+    models: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
     subjects, samples = [], None if data is None else sources(data)
     names = names_in(contents_of(models[0])[1], reference) if models else (None, None)
     with nullcontext() if reference is None else on_disk(reference, example_inputs, samples, names) as path:

@@ -62,7 +62,7 @@ def frames_of(data: Any, shape: tuple[int, ...], classes: Sequence[str]) -> Sour
 
 
 def _items(data: Any) -> Iterable[Any]:
-    return data.to_dict("records") if tables.is_frame(data) else data  # type: ignore[no-any-return]
+    return data.to_dict("records") if tables.is_frame(data) else data
 
 
 def pair(item: Any, input_name: str, where: str) -> tuple[Any, Any]:
