@@ -48,8 +48,15 @@ def decorated(stream: TextIO) -> bool:
 
 
 def say(text: str) -> None:
-    """Talk; a line with a name too long to read is cut. Where nobody can hear it, the work goes on."""
-    rows = (row if len(row) <= LONG else f"{row[: LONG // 2]} ... {row[-LONG // 2 :]}" for row in text.split("\n"))
+    """Talk; a line with a name too long to read is cut. On a terminal, words stay whole. Where nobody can hear it, the
+    work goes on.
+    """
+    rows = [row if len(row) <= LONG else f"{row[: LONG // 2]} ... {row[-LONG // 2 :]}" for row in text.split("\n")]
+    try:
+        edge = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):  # no terminal, no file
+        edge = 0
+    rows = [part for row in rows for part in _wrapped(row, edge)] if edge else rows
     try:
         print(clean("\n".join(rows)), file=sys.stderr, flush=True)
     except OSError:

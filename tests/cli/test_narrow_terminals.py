@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from dataclasses import replace
@@ -88,6 +89,17 @@ def test_a_digest_is_abbreviated(terminal, cli) -> None:
         assert at > lines.index("Memory map")
         assert sum(mean in line for line in lines) == 1
         assert max(map(len, lines)) <= columns
+
+
+def test_talk_keeps_words_whole(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """On a terminal; elsewhere a message is one line."""
+    text = "warning: the float model tells images apart better with, for example, --mean 123.675,116.28,103.53"
+    console.say(text)
+    monkeypatch.setattr("os.get_terminal_size", lambda _fd: os.terminal_size((40, 24)))
+    console.say(text)
+    whole, *lines = capfd.readouterr().err.splitlines()
+    assert whole == " ".join(lines) == text
+    assert max(map(len, lines)) <= 40
 
 
 def with_long_names(model: onnx.ModelProto) -> onnx.ModelProto:
