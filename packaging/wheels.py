@@ -111,7 +111,8 @@ def firmware(work: Path, boards: list[str] | None) -> Path:
         cross = re.search(r"^CROSS := \S", text, re.MULTILINE)  # without: a program of this machine
         if board not in (boards or [board] * bool(cross)):
             continue
-        command = ["make", "-s", "-C", source, f"BOARD={board}", "OPTIONAL=yes", "STRIP=yes", f"OUT={folder}"]
+        out = os.path.relpath(folder, source)  # make takes no folder with a space in its name
+        command = ["make", "-s", "-C", source, f"BOARD={board}", "OPTIONAL=yes", "STRIP=yes", f"OUT={out}"]
         output = run(command, stdout=subprocess.PIPE).stdout
         print("".join(line + "\n" for line in output.splitlines() if line.startswith("Left out")), end="")
         for package in re.findall(r"lib\S+|picolibc\S+", text.partition("PACKAGES :=")[2].splitlines()[0]):
@@ -124,7 +125,8 @@ def firmware(work: Path, boards: list[str] | None) -> Path:
 def wasm(tools: Path, work: Path) -> Path:
     """The interpreter as WebAssembly: the same from every Python and for every machine."""
     zig = f"ZIG={shlex.quote(str(tools.absolute()))} -m ziglang"
-    run(["make", "-s", "-C", ROOT / "interpreter" / "wasm", zig, f"OUT={work.resolve()}"])
+    source = ROOT / "interpreter" / "wasm"
+    run(["make", "-s", "-C", source, zig, f"OUT={os.path.relpath(work.resolve(), source)}"])
     return work.resolve() / "nmp.wasm"
 
 
