@@ -132,8 +132,8 @@ def wasm(tools: Path, work: Path) -> Path:
 
 def built(tools: Path, arch: str, work: Path, parts: dict[str, Path]) -> Path:
     """The wheel of one Python and machine, as the compiler leaves it. parts: what CMakeLists.txt puts beside."""
-    code = "import sys, sysconfig, ziglang; print(ziglang.__path__[0], sysconfig.get_config_var('SOABI'))"
-    package, abi = run([tools, "-c", code], capture_output=True).stdout.split()
+    code = "import sys, sysconfig, ziglang; print(ziglang.__path__[0], sysconfig.get_config_var('SOABI'), sep='\\n')"
+    package, abi = run([tools, "-c", code], capture_output=True).stdout.splitlines()
     raw = work / f"raw-{tools.parent.parent.name}-{arch}"
     shutil.rmtree(raw, ignore_errors=True)
     settings = {
