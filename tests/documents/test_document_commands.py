@@ -59,7 +59,7 @@ HELLO = (
     ' f.writeframes(np.random.default_rng(0).integers(-999, 999, 16000).astype("<i2"))'
 )
 # Flags of other programs that the documents name.
-FOREIGN = {"--bless"}
+FOREIGN = {"--bless", "--ops"}
 
 
 def copy(name: str) -> Callable[[Shell], None]:
