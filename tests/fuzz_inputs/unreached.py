@@ -9,6 +9,7 @@ FIXED = "this build has one CPU, fixed when it is compiled; tests/ops runs those
 TABLE = "these programs have no table of custom ops at run time; tests/ops/test_custom.py has"
 ANY = "nmp_inspect_target takes any custom op, and is in no build with a fixed CPU"
 SOUND = "no corpus has sound; tests/runtime/test_sound_frames.py breaks its rules one by one"
+ROOM = "only a plan for two memories leaves room for weights; tests/runtime/test_two_memories.py has one"
 HUGE = "it would take a file or packed weights of gigabytes"
 BRANCHES: dict[str, dict[str, str]] = {
     "agent.c": {
@@ -29,6 +30,10 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never true: rule.status) {": SOUND,
     },
     "ops/batch_matmul.c": {
+        "never true: matrices % threads == 0 || matrices > FEW * threads ? 1 : nmp_max(parts, FEW);": FIXED,
+        "never false: matrices % threads == 0 || matrices > FEW * threads ? 1 : nmp_max(parts, FEW);": FIXED,
+        "never true: matrices > FEW * threads ? 1 : nmp_max(parts, FEW);": FIXED,
+        "never false: matrices > FEW * threads ? 1 : nmp_max(parts, FEW);": FIXED,
         "never false: b_at != *before) {": FIXED,
         "never false: c->h.out < PACKED_ROWS) {": FIXED,
         "never false: kernel->packed;": FIXED,
@@ -80,6 +85,7 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never false: default:": FIXED,
     },
     "ops/common/weighted.c": {
+        "never true: scratch + bytes <= op->scratch_room) {": ROOM,
         "never true: NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(w->bits) == (w->bits == 16), "
         '"bits of the weights in this build", w->bits,': ALL,
         "never true: NMP_REQUIRE_BUILT(k <= NMP_CONV_K_MAX, "

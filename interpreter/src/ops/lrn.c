@@ -77,7 +77,7 @@ static void run_pixels(const nmp_op *op, const void *how, size_t first, size_t l
   const nmp_lrn_params *p = &op->params.lrn;
   const size_t channels = (size_t)x->shape[x->rank - 1];
   const size_t before = (size_t)(p->size - 1) / 2, after = (size_t)p->size / 2;
-  const int whole = before + 1 >= channels && after + 1 >= channels;
+  const int whole = before + 1 >= channels; /* and as many after */
   (void)how;
   for (size_t pixel = first * channels; pixel < last * channels; pixel += channels) {
     int64_t sum = 0;
@@ -85,7 +85,7 @@ static void run_pixels(const nmp_op *op, const void *how, size_t first, size_t l
       run_whole(op, pixel, channels);
       continue;
     }
-    for (size_t c = 0; c < after && c < channels; c++) {
+    for (size_t c = 0; c < after; c++) {
       sum += square(nmp_load(x, pixel + c));
     }
     for (size_t c = 0; c < channels; c++) {
