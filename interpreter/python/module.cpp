@@ -122,6 +122,13 @@ class Net {
    * `told`. Between two of them another thread may have its turn. Returns false at the first row with numbers that are
    * not finite, which is not run. */
   bool run_each(const std::vector<Given> &inputs, const std::vector<Wanted> &outputs, size_t first, size_t last) {
+    check(inputs.size() == fed_.size() && outputs.size() == told_.size() ? NMP_OK : NMP_E_ARGUMENT);
+    for (const Given &samples : inputs) {
+      check(last <= std::visit([](const auto &rows) { return rows.shape(0); }, samples) ? NMP_OK : NMP_E_ARGUMENT);
+    }
+    for (const Wanted &results : outputs) {
+      check(last <= std::visit([](const auto &rows) { return rows.shape(0); }, results) ? NMP_OK : NMP_E_ARGUMENT);
+    }
     for (size_t row = first; row < last; row++) {
       const bool finite = alone([&] {
         for (size_t i = 0; i < inputs.size(); i++) {
@@ -362,7 +369,8 @@ NB_MODULE(_nmp, m) {
       .def("write", &Net::write)
       .def("read", &Net::read)
       .def("run_ops", &Net::run_ops)
-      .def("run_each", &Net::run_each)
+      .def("run_each", &Net::run_each, nb::arg("inputs").noconvert(), nb::arg("outputs").noconvert(), nb::arg("first"),
+           nb::arg("last"))
       .def("reset", &Net::reset)
       .def("steps", &Net::steps)
       .def("threads", &Net::threads)

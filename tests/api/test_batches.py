@@ -140,6 +140,12 @@ def test_real_numbers_are_rounded_by_the_interpreter(
     for count in (0, 191, 193):
         with pytest.raises(_nmp.Fault):
             net._net.run_each([np.zeros((1, count), np.float32)], [outputs], 0, 1)
+    row = np.zeros((1, 192), np.float32)
+    for arrays, last in (([row], 2), ([], 1), ([row, row], 1)):  # rows and ports that are not there
+        with pytest.raises(_nmp.Fault):
+            net._net.run_each(arrays, [np.empty((2, 3))], 0, last)
+    with pytest.raises(TypeError):  # not converted into a copy
+        net._net.run_each([row.astype(np.int64)], [np.empty((1, 3))], 0, 1)
 
 
 def test_a_call_that_is_refused_changes_no_state() -> None:

@@ -78,8 +78,10 @@ static const unsigned char weights[] = {WEIGHTS};
 int main(void) {
   nmp_net *net;
   int copies = 0;
-  nmp_create_split(&net, net_data, NET_BYTES, fast, sizeof(fast), slow, sizeof(slow), NULL, NULL);
-  nmp_run(net);
+  if (nmp_create_split(&net, net_data, NET_BYTES, fast, sizeof(fast), slow, sizeof(slow), NULL, NULL) != NMP_OK ||
+      nmp_run(net) != NMP_OK) {
+    return 1;
+  }
   for (size_t i = 0; i + sizeof(weights) <= sizeof(fast); i++) {
     copies += memcmp(fast + i, weights, sizeof(weights)) == 0;
   }

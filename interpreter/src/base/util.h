@@ -32,9 +32,12 @@ static inline int nmp_bits_of(uint64_t v) {
 #if defined(__GNUC__) && !NMP_FIXED_CPU
   return 64 - __builtin_clzll(v);
 #else
-  int bits = 0;
-  for (; v; v >>= 1) {
-    bits++;
+  int bits = 1;
+  for (int half = 32; half > 0; half /= 2) {
+    if (v >> half) {
+      bits += half;
+      v >>= half;
+    }
   }
   return bits;
 #endif

@@ -21,7 +21,8 @@
 #define OVER_DRIVE (1u << 16) /* in PWR_CR: on; in PWR_CSR: ready */
 #define OVER_DRIVE_SWITCH (1u << 17)
 #define FIVE_WAITS_AND_CACHES 0x705u /* flash above 150 MHz at 2.7 to 3.6 V; prefetch, instructions, data */
-#define APB1_BY_4 (5u << 10)         /* to 45 MHz, its limit */
+#define WAITS 0xFu
+#define APB1_BY_4 (5u << 10) /* to 45 MHz, its limit */
 #define APB2_BY_2 (4u << 13)
 #define FROM_PLL 2u
 
@@ -31,13 +32,17 @@
 
 uint32_t clock_hz = START_HZ;
 
-static int is_ready(volatile uint32_t *state, uint32_t bits) {
+static int becomes(volatile uint32_t *state, uint32_t mask, uint32_t bits) {
   for (uint32_t i = 0; i < PATIENCE; i++) {
-    if ((*state & bits) == bits) {
+    if ((*state & mask) == bits) {
       return 1;
     }
   }
   return 0;
+}
+
+static int is_ready(volatile uint32_t *state, uint32_t bits) {
+  return becomes(state, bits, bits);
 }
 
 static int full_power(void) {
@@ -58,11 +63,14 @@ void clocks_init(void) {
     return;
   }
   FLASH_ACR = FIVE_WAITS_AND_CACHES;
-  while (FLASH_ACR != FIVE_WAITS_AND_CACHES) {
+  if (!becomes(&FLASH_ACR, WAITS, FIVE_WAITS_AND_CACHES & WAITS)) {
+    return;
   }
   RCC_CFGR |= APB1_BY_4 | APB2_BY_2;
   RCC_CFGR |= FROM_PLL;
-  while ((RCC_CFGR >> 2 & 3u) != FROM_PLL) {
+  if (!becomes(&RCC_CFGR, FROM_PLL << 2, FROM_PLL << 2)) {
+    RCC_CFGR &= ~(APB1_BY_4 | APB2_BY_2 | FROM_PLL);
+    return;
   }
   clock_hz = FULL_HZ;
 }

@@ -85,7 +85,9 @@ static NMP_EXPONENTIALS(exponentials_8) {
     for (size_t k = 0; k < 4; k++) {
       const __mmask16 part = (__mmask16)(some >> 16 * k);
       entries[k] = _mm512_maskz_mov_epi32(part, entries[k]);
-      _mm512_mask_storeu_epi32(e + i + 16 * k, part, entries[k]);
+      if (part) {
+        _mm512_mask_storeu_epi32(e + i + 16 * k, part, entries[k]);
+      }
     }
     sum = add_long(add_long(sum, entries[0], entries[1]), entries[2], entries[3]);
   }

@@ -172,11 +172,14 @@ size_t nmp_conv_scratch(const nmp_op *op) {
 }
 
 #if NMP_TWO_MEMORIES
+#define MANY_PIXELS 32 /* as in nmpconv/ops/weighted.py */
+
 /* Weights are read for every few pixels: the plan has left room behind the scratch for those that are copied first. */
 static void copy_weights(const nmp_op *op, nmp_conv_call *call) {
   nmp_conv *c = &call->conv;
   const size_t scratch = worker_bytes(call), bytes = (size_t)c->out * c->k << nmp_w_wide(c);
-  if (scratch + bytes <= op->scratch_room) {
+  const int many = nmp_conv_pixels(c) >= MANY_PIXELS && !nmp_conv_is_depthwise(c);
+  if (many && scratch + bytes <= op->scratch_room) {
     c->w = memcpy((uint8_t *)c->scratch + scratch, c->w, bytes);
   }
 }
