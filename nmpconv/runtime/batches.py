@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from nmpconv import _nmp
 from nmpconv.base import thread_pool
+from nmpconv.errors import InputError
 from nmpconv.file.flatbuffer import Table, multiplied
 from nmpconv.file.reader import FileOp, Model
 from nmpconv.runtime.ports import Port
@@ -147,6 +148,7 @@ class Batches:
                 if not nets.run([table(x, n) for x in arrays], [table(y, n) for y in results], n):
                     for x, port in zip(arrays, self._inputs, strict=True):
                         port.check_finite(x)
+                    raise InputError("an input has values that are not finite")
                 if reals:
                     for q, port, y in zip(results, self._outputs, outputs, strict=True):
                         if not port.is_native:
@@ -158,8 +160,10 @@ class Batches:
             except IndexError:
                 net = _nmp.Net(self._net, aligned(self._arena_bytes), 1)
                 nets = Lane(net, self._block.copy() if lane.block else None)
-            part(nets, samples)
-            self._spares.append(nets)
+            try:
+                part(nets, samples)
+            finally:
+                self._spares.append(nets)
 
         seconds, left = self._seconds.get(least, math.inf), range(count)
         if math.isinf(seconds):

@@ -308,3 +308,19 @@ def one_shape_for_two(data: bytes, first: str, second: str) -> bytes:
     for name in (first, second):
         struct.pack_into("<I", file, places[name], target - places[name])
     return flatbuffer.seal(bytes(file))
+
+
+def test_a_refused_batch_is_an_error_whatever_it_holds(file: bytes, floats: np.ndarray, monkeypatch) -> None:
+    """Else rows that nobody wrote would be returned."""
+    monkeypatch.setattr(batches.Lane, "run", lambda *_: False)
+    with pytest.raises(InputError, match="not finite"):
+        nmpconv.load(file)(floats)
+
+
+def test_an_error_leaves_the_nets_of_threads(file: bytes, floats: np.ndarray, four_cores: None) -> None:
+    net = nmpconv.load(file)
+    net(floats)
+    spares = len(net._batches._spares)
+    with pytest.raises(InputError, match="not finite"):
+        net(np.where(np.arange(COUNT)[:, None, None, None] < COUNT - 9, floats, np.nan))
+    assert len(net._batches._spares) >= spares > 0
