@@ -42,15 +42,17 @@ class Talk:
     verbose = False  # notes, and how long stages take
 
 
-def decorated(stream: TextIO) -> bool:
+def decorated(stream: TextIO | None) -> bool:
     """Checks whether a stream gets boxes and blocks: a terminal, or any where FORCE_COLOR is set and not off."""
-    return stream.isatty() or os.environ.get("FORCE_COLOR", "").lower() not in OFF
+    return stream is not None and (stream.isatty() or os.environ.get("FORCE_COLOR", "").lower() not in OFF)
 
 
 def say(text: str) -> None:
     """Talk; a line with a name too long to read is cut. On a terminal, words stay whole. Where nobody can hear it, the
     work goes on.
     """
+    if sys.stderr is None:  # of pythonw; print would take stdout
+        return
     rows = [row if len(row) <= LONG else f"{row[: LONG // 2]} ... {row[-LONG // 2 :]}" for row in text.split("\n")]
     try:
         edge = os.get_terminal_size(sys.stderr.fileno()).columns

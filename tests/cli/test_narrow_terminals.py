@@ -132,6 +132,15 @@ def test_bisect_on_narrow_terminals(terminal, cli, monkeypatch: pytest.MonkeyPat
         assert not wide - numbers(lines)
 
 
+def test_talk_without_a_stderr_is_left_out(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """As under pythonw."""
+    monkeypatch.setattr(console.sys, "stderr", None)
+    console.say("talk")
+    with console.progress() as report:
+        report("stage", 1, 1)
+    assert capfd.readouterr().out == ""
+
+
 @pytest.mark.parametrize("rows", [4, 5])
 def test_a_verdict_out_of_sight_comes_again(terminal, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Five layers on a terminal of so many rows."""
