@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, SupportsBytes
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nmpconv.base.files import read_file
 from nmpconv.data.columns import LABELS
 from nmpconv.data.samples import Data
+from nmpconv.data.tables import is_frame
 from nmpconv.errors import UsageError, refusal
 from nmpconv.file.reader import Model, read
 from nmpconv.runtime.interpreter import FILES, Net, load
@@ -51,13 +56,13 @@ def sources(data: Any) -> Mapping[str, Data]:
     2. a mapping with labels [n] under one of the names that `nmpconv.data.columns` has for them. A single other
        array may have any name.
     """
-    if isinstance(data, tuple) and len(data) == 2 and _are_labels(data[1], data[0]):
+    if isinstance(data, tuple) and len(data) == 2 and _are_labels(data[1], data[0], by_name=False):
         samples, labels = data
         data = _labelled(dict(samples) if isinstance(samples, Mapping) else {"": samples}, labels)
     elif isinstance(data, Mapping) and len(data) > 1:
         for key in LABELS:
             others = {name: source for name, source in data.items() if name != key}
-            if key in data and _are_labels(data[key], others):
+            if key in data and _are_labels(data[key], others, by_name=True):
                 data = _labelled(others if len(others) > 1 else {"": next(iter(others.values()))}, data[key])
                 break
     for source in data.values() if isinstance(data, Mapping) else [data]:
@@ -67,20 +72,20 @@ def sources(data: Any) -> Mapping[str, Data]:
     return data if isinstance(data, Mapping) else {"": data}
 
 
-def _are_labels(labels: Any, samples: Any) -> bool:
+def _are_labels(labels: Any, samples: Any, *, by_name: bool) -> bool:
     """Checks for a class number a sample: samples are an array [n, ...], or a mapping of them. Raises UsageError for
-    labels of such samples that are no class numbers.
+    labels of such samples that are neither class numbers nor samples of their own. by_name: maybe of an input.
     """
     arrays = list(samples.values()) if isinstance(samples, Mapping) else [samples]
-    if not all(hasattr(array, "shape") and len(array.shape) > 1 for array in arrays):
+    if not all(hasattr(array, "shape") and len(array.shape) > 1 for array in arrays) or is_frame(labels):
         return False
     if not hasattr(labels, "shape") and not isinstance(labels, list | tuple):
         return False
     classes, counts = as_array(labels), {len(array) for array in arrays}
-    if classes.ndim > 1 and classes.dtype.kind not in "OSU" and classes.shape[1:] == arrays[0].shape[1:]:
-        return False  # two batches
     if classes.dtype.kind in "iu" and classes.ndim == 1 and counts == {len(classes)}:
         return True
+    if _may_be_samples(classes, arrays, by_name=by_name):
+        return False
     raise UsageError(
         f"labels of {classes.dtype} {list(classes.shape)} for {', '.join(map(str, counts))} samples",
         where="data",
@@ -90,7 +95,24 @@ def _are_labels(labels: Any, samples: Any) -> bool:
     )
 
 
+def _may_be_samples(classes: NDArray[Any], arrays: Sequence[Any], *, by_name: bool) -> bool:
+    """Checks whether what is no list of class numbers may be fed: to an input of its name, or as the second sample."""
+    first = next(classes.flat, None)
+    if isinstance(first, str):
+        return by_name and Path(first).is_file()
+    shape = arrays[0].shape
+    if by_name or classes.size == math.prod(shape[1:]) or classes.shape[1:] == shape[1:]:
+        return True
+    return classes.ndim == len(shape) and not (len(classes) == shape[0] and _is_one_hot(classes))
+
+
+def _is_one_hot(rows: NDArray[Any]) -> bool:
+    return bool(np.all(np.sort(rows)[..., :-1] == 0) and np.all(rows.max(axis=-1) == 1))
+
+
 def _labelled(samples: Mapping[str, Any], labels: Any) -> dict[str, Data]:
-    """Pairs of sample and label for the first input, the arrays of the others as they are."""
-    first = next(iter(samples))
-    return {**samples, first: list(zip(samples[first], as_array(labels), strict=True))}
+    """Pairs of sample and label for the first input, the arrays of the others as they are. Rows of a DataFrame get a
+    column of labels."""
+    (first, source), classes = next(iter(samples.items())), as_array(labels)
+    labelled = source.assign(label=classes) if is_frame(source) else list(zip(source, classes, strict=True))
+    return {**samples, first: labelled}

@@ -20,8 +20,9 @@ import onnx
 from numpy.typing import NDArray
 
 from nmpconv.base.files import read_file
+from nmpconv.data import tables
 from nmpconv.data.images import CHANNELS
-from nmpconv.data.in_memory import WHERE, pair
+from nmpconv.data.in_memory import WHERE, items, pair
 from nmpconv.errors import InputError, NmpError, UsageError
 from nmpconv.file.reader import Model
 from nmpconv.frontend.read import hint_for
@@ -31,6 +32,7 @@ Names = tuple[Sequence[str] | None, Sequence[str] | None]
 OPSET = 17  # that torch exports to: old enough for every exporter since torch 1.13
 OPSET_OF_PROGRAMS = 18  # the one that torch's exporter of programs translates to
 PROGRAM = ".pt2"  # a program of torch.export, saved
+CUTS = ("outputs", "input_values", "stream")  # options that give a file other ports than the model has
 FILES = (str, Path, bytes, bytearray, memoryview, onnx.ModelProto)
 
 
@@ -69,9 +71,10 @@ def on_disk(
 
 def names_in(file: Model, model: Any) -> Names:
     """Names for the ports of a torch module that a file was made of: the file's. None of other models, which have
-    names, and of a file with states.
+    names, and of a file with states, or that was cut: its ports are not the module's, one by one.
     """
-    if not _is_module(model) or any(port.state is not None for port in file.inputs):
+    has_others = any(port.state is not None for port in file.inputs) or any(map(file.config.get, CUTS))
+    if not _is_module(model) or has_others:
         return None, None
     return [port.name for port in file.inputs], [port.name for port in file.outputs]
 
@@ -188,7 +191,7 @@ def _is_saved_module(data: bytes) -> bool:
 def _example(data: Mapping[str, Any]) -> NDArray[Any] | None:
     """The first sample of the only input, as a batch of one; None where it cannot be told.
 
-    1. An array [n, ...], or a tensor.
+    1. An array [n, ...], a tensor, or a DataFrame of numbers, whose rows are samples.
     2. An iterable that can begin again: of (sample, label) and (batch, labels), or of batches [n,C,H,W].
 
     Pictures, uint8 [n,H,W,C], are turned to float32 [1,C,H,W], as modules of torch take them.
@@ -196,6 +199,9 @@ def _example(data: Mapping[str, Any]) -> NDArray[Any] | None:
     if len(data) != 1:
         return None
     [(name, source)] = data.items()
+    if tables.is_numeric(source):
+        return tables.numbers(source, WHERE)[:1]
+    source = items(source)
     if hasattr(source, "shape"):
         array = as_array(source)
     elif isinstance(source, str | Path | Iterator):

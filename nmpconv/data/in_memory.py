@@ -34,15 +34,15 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
     """
     samples: list[Item] = []
     labels: list[int] = []
-    for number, item in enumerate(_items(data)):
+    for number, item in enumerate(items(data)):
         if limit is not None and len(samples) >= limit:
             break
         where = f"{WHERE}[{number}]"
         value, label = pair(item, input_name, where)
-        items = list(_samples(value, shape, where))
-        samples += items
+        parts = list(_samples(value, shape, where))
+        samples += parts
         if label is not None:
-            labels += _classes(label, len(items), where)
+            labels += _classes(label, len(parts), where)
         if labels and len(labels) != len(samples):
             raise InputError("some samples have a label, others have none", where=where, hint="label all or none")
     if not samples:
@@ -55,13 +55,18 @@ def frames_of(data: Any, shape: tuple[int, ...], classes: Sequence[str]) -> Sour
     """Samples of a DataFrame of pandas, or of a list of them, a recording each; None for anything else."""
     if tables.is_numeric(data):
         return tables.of_frame(data, shape, WHERE, classes)
-    if isinstance(data, list | tuple) and data and all(map(tables.is_numeric, data)):
-        each = [tables.of_frame(frame, shape, f"{WHERE}[{i}]", classes) for i, frame in enumerate(data)]
-        return tables.Tables(each, None, "")
-    return None
+    each = [tables.of_frame(frame, shape, f"{WHERE}[{i}]", classes) for i, frame in enumerate(frames_in(data))]
+    return tables.Tables(each, None, "") if each else None
 
 
-def _items(data: Any) -> Iterable[Any]:
+def frames_in(data: Any) -> Sequence[Any]:
+    """Recordings: a DataFrame of numbers, or all of a list of them; () of anything else."""
+    recordings = data if isinstance(data, list | tuple) else [data]
+    return recordings if all(map(tables.is_numeric, recordings)) else ()
+
+
+def items(data: Any) -> Any:
+    """Rows of a DataFrame by name of column; anything else as it is."""
     return data.to_dict("records") if tables.is_frame(data) else data
 
 

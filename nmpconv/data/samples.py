@@ -134,12 +134,13 @@ def open_samples(
     where = str(data) if isinstance(data, str | Path) else WHERE
     if isinstance(data, str | Path):
         source = open_source(Path(data), input_name, shape, ears, classes, scores)
+        limit = None
     else:
         source = frames_of(data, shape, classes) or gather(
             [data] if isinstance(data, np.ndarray) else data, input_name, shape, limit
         )
-    indices = tuple(range(len(source)))
-    labels = None if source.labels is None else tuple(source.labels)
+    indices = tuple(range(len(source)))[:limit]
+    labels = None if source.labels is None else tuple(source.labels)[:limit]
     if labels and isinstance(labels[0], list):
         raise InputError("several labels for a sample; one is allowed", where=where)
     if source.image(0) is None:

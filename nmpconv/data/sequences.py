@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from nmpconv.data.audio import FrontEnd, ears, time_axis
-from nmpconv.data.in_memory import WHERE, gather, pair
+from nmpconv.data.in_memory import WHERE, frames_in, gather, items, pair
 from nmpconv.data.samples import Data, Samples, open_samples
 from nmpconv.data.sources import Items, Source, Stack, is_one, open_source
+from nmpconv.data.tables import of_frame
 from nmpconv.errors import InputError
 from nmpconv.ir import Preprocess
 
@@ -35,10 +36,10 @@ def open_frames(
     """All calls for a model input of ONNX ``shape`` (batch 1), and where sequences begin among them.
 
     What `nmpconv.data.samples.open_samples` takes, but a sample may be a sequence: an array [frames, ...] of the
-    model's input, as a .npy in a folder, a row of a stack [n, frames, ...], or an item of an iterable, which may be of
-    pictures, too. Where all samples are single frames, as the images of a folder are, they are one sequence in their
-    order. axis: that of time, of a step that takes several frames; sequences are then arrays of any length along it,
-    and frames after the last whole call are left out. front: what makes frames of .wav files.
+    model's input, as a .npy in a folder, a row of a stack [n, frames, ...], a DataFrame of numbers, or an item of an
+    iterable, which may be of pictures, too. Where all samples are single frames, as the images of a folder are, they
+    are one sequence in their order. axis: that of time, of a step that takes several frames; sequences are then arrays
+    of any length along it, and frames after the last whole call are left out. front: what makes frames of .wav files.
     A sample's label is that of its last call, a row of labels those of all of its calls. limit: most samples that are
     taken. classes, scores: see there. InputError as there.
     """
@@ -48,7 +49,11 @@ def open_frames(
     if isinstance(data, str | Path):
         source = open_source(Path(data), input_name, shape, listening, classes, scores)
         parts, label_source = _split(source, shape, axis, front), source.labelled
+    elif recordings := frames_in(data):
+        windows = [of_frame(frame, shape, f"{WHERE}[{i}]", classes) for i, frame in enumerate(recordings[:limit])]
+        parts = [(calls, calls.labels) for calls in windows]
     else:
+        data = items(data)
         if isinstance(data, np.ndarray):
             data = data if data.ndim > len(shape) and axis is None else [data]
         data = list(data if limit is None else islice(data, limit))
@@ -132,7 +137,7 @@ def _labels(sample_labels: Sequence[Any], lengths: Sequence[int], where: str) ->
         raise InputError("some samples have a label, others have none", where=where, hint="label all or none")
     labels: list[int | None] = []
     for label, count in zip(sample_labels, lengths, strict=True):
-        row = [int(number) for number in np.ravel(label)]
+        row = [None if number is None else int(number) for number in np.ravel(label)]
         if len(row) not in (1, count):
             raise InputError(f"{len(row)} labels for {count} calls; one, or one a call is allowed", where=where)
         labels += [*[None] * (count - len(row)), *row]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import csv
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import prod
 from pathlib import Path
@@ -141,9 +141,7 @@ def read(
     label_at = place_of(header, OF_TABLES)
     columns = [i for i in range(len(header) or rows[0].count(delimiter) + 1) if i != label_at]
     values = _numbers(rows, where, delimiter, columns, first)
-    timed = [header[i].strip().lower() in TIMES for i in columns] if header else []
-    if any(timed) and not _fits(values.shape[1], shape):
-        values = values[:, [not is_time for is_time in timed]]
+    values = _fed(values, [header[i] for i in columns] if header else [], shape)
     labels: list[int] = []
     if label_at is not None:
         cells = csv.reader(rows, delimiter=delimiter)
@@ -152,8 +150,39 @@ def read(
 
 
 def of_frame(frame: Any, shape: tuple[int, ...], where: str, classes: Sequence[str] = ()) -> Windows:
-    """Samples of a DataFrame of pandas: those of the CSV that it would write, without its index."""
-    return read(frame.to_csv(index=False).splitlines(), where, shape, classes=classes)
+    """Samples of a DataFrame of pandas: those of a CSV of its columns, without its index."""
+    header = _header(frame)
+    label_at = place_of(header, OF_TABLES)
+    labels: list[int] = []
+    if label_at is not None:
+        cells = frame.iloc[:, label_at].tolist()
+        labels = [_class_of(cell, classes, f"{where}, row {i}") for i, cell in enumerate(cells)]
+    names = [name for i, name in enumerate(header) if i != label_at]
+    return Windows(where, _fed(numbers(frame, where), names, shape), labels, shape, WHOLE)
+
+
+def numbers(frame: Any, where: str) -> np.ndarray:
+    """The numbers of a DataFrame but for its classes: float32 [rows, columns]. InputError."""
+    header = _header(frame)
+    label_at = place_of(header, OF_TABLES)
+    columns = [i for i in range(len(header)) if i != label_at]
+    if not len(frame) or not columns:
+        raise InputError("the table holds no numbers", where=where)
+    try:
+        values = frame.iloc[:, columns].to_numpy(np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"not a table of numbers: {error}", where=where) from None
+    return _finite(values, lambda row, column: (f"{header[columns[column]]!r}", f"{where}, row {row}"))
+
+
+def _header(frame: Any) -> list[str]:
+    return [str(name) for name in frame.columns]
+
+
+def _class_of(cell: Any, classes: Sequence[str], where: str) -> int:
+    """Truth values are classes 0 and 1, where no class is called like them."""
+    text = str(int(cell)) if isinstance(cell, bool) and str(cell) not in classes else str(cell)
+    return class_number(text, classes, where)
 
 
 def is_frame(value: Any) -> bool:
@@ -164,7 +193,7 @@ def is_frame(value: Any) -> bool:
 def is_numeric(value: Any) -> bool:
     """Checks for a DataFrame of pandas that is a table of numbers: all columns are but for one of classes."""
     return is_frame(value) and all(
-        kind.kind in "iuf" or str(name).strip().lower() in OF_TABLES
+        kind.kind in "iufb" or str(name).strip().lower() in OF_TABLES
         for name, kind in zip(value.columns, value.dtypes, strict=True)
     )
 
@@ -197,7 +226,7 @@ def _numbers(rows: Sequence[str], where: str, delimiter: str, columns: Sequence[
     if not rows or not columns:
         raise InputError("the table holds no numbers", where=where)
     try:
-        numbers = np.loadtxt(
+        values = np.loadtxt(
             rows, np.float64, comments=None, delimiter=delimiter, usecols=columns, ndmin=2, quotechar='"'
         )
     except ValueError as error:
@@ -205,12 +234,25 @@ def _numbers(rows: Sequence[str], where: str, delimiter: str, columns: Sequence[
         hint = f"rows are counted from the {'header on' if first else 'first on'}; "
         allowed = "a table has numbers, and maybe a column `label`; a list of files has a column `file`"
         raise InputError(f"not a table of numbers: {reason}", where=where, hint=hint + allowed) from None
+    return _finite(values, lambda row, column: (str(columns[column] + 1), f"{where}:{row + first + 1}"))
+
+
+def _finite(values: np.ndarray, place: Callable[[int, int], tuple[str, str]]) -> np.ndarray:
+    """float32. place: names a column, and where a row is."""
     with np.errstate(over="ignore"):  # becomes infinity, which is refused
-        numbers = numbers.astype(np.float32)
-    if wrong := np.argwhere(~np.isfinite(numbers)).tolist():
-        row, column = wrong[0]
-        raise InputError(f"column {columns[column] + 1} is no finite number", where=f"{where}:{row + first + 1}")
-    return numbers
+        values = values.astype(np.float32)
+    if wrong := np.argwhere(~np.isfinite(values)).tolist():
+        column, where = place(*wrong[0])
+        raise InputError(f"column {column} is no finite number", where=where)
+    return values
+
+
+def _fed(values: np.ndarray, names: Sequence[str], shape: tuple[int, ...]) -> np.ndarray:
+    """Columns without those of time where the others fit without them. names: of the columns, or none."""
+    timed = [name.strip().lower() in TIMES for name in names]
+    if any(timed) and not _fits(values.shape[1], shape):
+        return values[:, [not is_time for is_time in timed]]
+    return values
 
 
 def _fits(columns: int, shape: tuple[int, ...]) -> bool:

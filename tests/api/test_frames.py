@@ -11,6 +11,7 @@ from onnx_text import build
 
 import nmpconv
 from nmpconv.data.samples import open_samples
+from nmpconv.data.sequences import open_frames
 from nmpconv.errors import InputError
 
 MODEL = """(float[1,3,8] x) => (float[1,2] y) <float[24,2] w> {
@@ -64,3 +65,42 @@ def test_frames_that_do_not_fit(frame: Any, converted: nmpconv.Converted, tmp_pa
         for call in (converted.load(), lambda data: nmpconv.evaluate(converted, data)):
             with pytest.raises(InputError, match=message):
                 call(wrong)
+
+
+def test_headers_that_are_numbers(frame: Any) -> None:
+    """As of pd.DataFrame(array), whose columns are 0, 1, 2."""
+    wanted = list(open_samples(frame, (1, 3, 8), None))
+    np.testing.assert_array_equal(list(open_samples(type(frame)(VALUES), (1, 3, 8), None)), wanted)
+    flags = type(frame)(VALUES > 0)
+    np.testing.assert_array_equal(list(open_samples(flags, (1, 3), None)), (VALUES > 0).astype(np.float32)[:, None])
+    assert open_samples(flags.assign(label=VALUES[:, 0] > 0), (1, 3), None).labels == tuple(VALUES[:, 0] > 0)
+
+
+def test_limits_of_recordings(frame: Any) -> None:
+    assert len(open_samples(frame.assign(label=1), (1, 3, 8), None, limit=3)) == 3
+    assert open_samples(frame.assign(label=1), (1, 3, 8), None, limit=3).labels == (1,) * 3
+
+
+def test_labels_beside_a_frame(frame: Any, converted: nmpconv.Converted) -> None:
+    labels = np.repeat([0, 1], 32)
+    wanted = nmpconv.evaluate(converted, frame.assign(label=labels))
+    assert nmpconv.evaluate(converted, (frame, labels)) == wanted
+    series = frame.assign(label=labels)["label"]
+    assert nmpconv.evaluate(converted, {"x": frame, "label": series}) == wanted
+    assert nmpconv.evaluate(converted, (frame, frame[:8])).n == 9
+
+
+def test_recordings_of_a_net_with_states(frame: Any) -> None:
+    """Each is a sequence, whose calls are its rows, or windows along the axis of time."""
+    frames, starts = open_frames(frame.assign(label=np.arange(64)), (1, 3), None)
+    np.testing.assert_array_equal(list(frames), VALUES[:, np.newaxis])
+    assert (starts, frames.labels) == ((0,), tuple(range(64)))
+    assert open_frames([frame, frame[:8]], (1, 3, 8), None, axis=2)[1] == (0, 8)
+    rows = type(frame)({"x": list(VALUES)})
+    np.testing.assert_array_equal(list(open_frames(rows, (1, 3), None, input_name="x")[0]), VALUES[:, np.newaxis])
+
+
+def test_a_module_sees_a_row(frame: Any) -> None:
+    torch = pytest.importorskip("torch", reason="the extra torch has it")
+    counts = (frame * 10).astype(int).assign(label=0)
+    assert nmpconv.convert(torch.nn.Linear(3, 2), counts, fast=True).load().inputs[0].source_shape == (1, 3)
