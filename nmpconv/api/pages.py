@@ -75,7 +75,8 @@ def html_report(
     progress = reporter(progress)
     models: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
     subjects, samples = [], None if data is None else sources(data)
-    names = names_in(contents_of(models[0])[1], reference) if models else (None, None)
+    is_named = reference is not None and models
+    names = names_in(contents_of(models[0])[1], reference) if is_named else (None, None)
     with nullcontext() if reference is None else on_disk(reference, example_inputs, samples, names) as path:
         for number, file in enumerate(models):
             subjects.append(_subject(file, number, samples, path, limit, time, decoder, progress))

@@ -21,7 +21,7 @@ from nmpconv.base.thread_pool import cpu_count
 from nmpconv.errors import InputError, ModelError, NmpError, Status, UsageError, refusal
 from nmpconv.file import reader
 from nmpconv.runtime.batches import Batches, Block, aligned, byte_rows
-from nmpconv.runtime.ports import Outputs, Port, by_port, joined, whole
+from nmpconv.runtime.ports import Outputs, Port, by_port, index_of, joined, whole
 
 if TYPE_CHECKING:
     from nmpconv.runtime.custom_table import CustomTable
@@ -304,7 +304,7 @@ class Net(Summarized):
 
     def set_input(self, i: int, array: ArrayLike) -> None:
         """Writes input i of one sample, as `run` does."""
-        i = whole(i, 0, len(self.inputs) - 1, "i")
+        i = index_of(i, len(self.inputs), "i")
         rows = self.inputs[i].integers(array)
         if len(rows) != 1:
             raise InputError(f"a batch of {len(rows)}; one sample is taken", where=self.inputs[i].name)
@@ -312,7 +312,7 @@ class Net(Summarized):
 
     def tensor(self, i: int) -> NDArray[Any]:
         """A copy of a tensor as it is now; an activation holds its value until another one takes its place."""
-        return self._tensors([whole(i, 0, len(self.model.tensors) - 1, "i")])[0]
+        return self._tensors([index_of(i, len(self.model.tensors), "i")])[0]
 
     def profile(self, runs: int) -> list[OpTime]:
         """The time of each op, or of ops that are run together, over so many runs, on the inputs that `set_input` or

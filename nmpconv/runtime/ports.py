@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nmpconv.base.float_rounding import on_grid
 from nmpconv.base.near_names import suggestion
+from nmpconv.data import tables
 from nmpconv.errors import InputError, refusal
 from nmpconv.file import reader
 from nmpconv.ir import Preprocess, Shifts
@@ -97,9 +98,7 @@ class Port:
         """The array of `integers` as [n, *shape], with the numbers that were given: most often a view."""
         if isinstance(array, np.ndarray) and array.shape == self.shape and array.dtype == self.dtype:
             return array[np.newaxis]
-        numbers = as_array(
-            self._windows(array) if hasattr(array, "to_csv") and hasattr(array, "columns") else self._pixels_of(array)
-        )
+        numbers = as_array(self._windows(array) if tables.is_frame(array) else self._pixels_of(array))
         rows = numbers if self._is_batch(numbers.shape) else numbers[np.newaxis]
         turned = [rows.transpose(0, *(axis + 1 for axis in turn)) for turn in self._turns(rows)]
         if self._fits(rows.shape[1:]):
@@ -118,8 +117,6 @@ class Port:
 
     def _windows(self, frame: Any) -> NDArray[Any]:
         """Samples of a table of numbers, a DataFrame of pandas: those that `nmpconv run` takes of its CSV."""
-        from nmpconv.data import tables  # for those who have pandas
-
         windows = tables.of_frame(frame, self.source_shape or self.shape, self.name)
         return np.stack([windows.array(i) for i in range(len(windows))])
 
@@ -235,7 +232,7 @@ class Outputs(list[NDArray[Any]]):
         """The best classes of an output with a score a class: (label, score), best first, the label being a number
         where the file has no names; of a batch such a list a sample. Raises InputError for an output of another shape.
         """
-        at = self._index(output) if isinstance(output, str) else whole(output, 0, len(self) - 1, "output")
+        at = self._index(output) if isinstance(output, str) else index_of(output, len(self), "output")
         count = whole(count, 1, None, "count")
         port, scores = self.ports[at], self[at]
         classes = math.prod(port.shape)
@@ -255,9 +252,25 @@ class Outputs(list[NDArray[Any]]):
 
 def whole(value: Any, low: int, high: int | None, where: str) -> int:
     """A whole number within bounds. Raises UsageError."""
-    if not isinstance(value, SupportsIndex) or index(value) < low or (high is not None and index(value) > high):
+    number = _integer(value)
+    if number is None or number < low or (high is not None and number > high):
         raise refusal(value, f"{low} and more" if high is None else f"{low} to {high}", where)
-    return index(value)
+    return number
+
+
+def index_of(value: Any, count: int, where: str) -> int:
+    """A place in a list of so many; negative ones count from its end. Raises UsageError."""
+    number = _integer(value)
+    if number is None or not -count <= number < count:
+        raise refusal(value, f"0 to {count - 1}", where)
+    return number % count
+
+
+def _integer(value: Any) -> int | None:
+    try:
+        return index(value)
+    except TypeError:  # arrays and tensors of floats have the method, too
+        return None
 
 
 def by_port(arrays: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port]) -> list[Any]:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import nmpconv
+from nmpconv.api.file_argument import sources
+from nmpconv.api.models import names_in
 from nmpconv.errors import UsageError
 
 RNG = np.random.default_rng(6)
@@ -99,6 +101,21 @@ def test_two_samples_are_no_labels(converted) -> None:
         nmpconv.evaluate(converted, (FLOATS, LABELS[:5]))
 
 
+@pytest.mark.parametrize("second", [RNG.normal(size=(9, 8)), RNG.normal(size=9)])
+def test_an_input_called_y_is_no_labels(second: Any) -> None:
+    data = {"x": RNG.normal(size=(9, 8)), "y": second}
+    assert sources(data) is data
+
+
+def test_recordings_of_two_lengths_are_no_labels() -> None:
+    pair = (RNG.normal(size=(40, 100)), RNG.normal(size=(40, 120)))
+    assert sources(pair) == {"": pair}
+    with pytest.raises(UsageError, match="a class number each"):
+        sources((pair[0], np.eye(10)[np.arange(40) % 10]))
+    with pytest.raises(UsageError, match="a class number each"):
+        sources({"x": pair[0], "label": ["cat"] * 40})
+
+
 class Module:
     """As much of a torch module as the export looks at."""
 
@@ -165,3 +182,35 @@ def test_data_that_tell_no_shape(data: Any, examples: list[Any], tmp_path: Path)
     with pytest.raises(UsageError, match=r"example_inputs: .* do not tell an input's shape \(give a tensor"):
         nmpconv.convert(Module(), data)
     assert examples == []
+
+
+def test_names_of_a_file_that_was_cut_are_not_those_of_a_module() -> None:
+    """Its ports are other ones than the module's, or in another order."""
+    whole = cli_files.onnx_model()
+    assert names_in(nmpconv.convert(whole, FLOATS).load().model, Module()) == (["x"], ["y"])
+    cut = nmpconv.convert(whole, FLOATS, outputs=[whole.graph.node[0].output[0]]).load().model
+    assert names_in(cut, Module()) == (None, None)
+
+
+def test_places_from_the_end(converted) -> None:
+    net = converted.load()
+    outputs = net.run(FLOATS[0])
+    assert outputs.top(1, output=-1) == outputs.top(1, output=0)
+    np.testing.assert_array_equal(net.tensor(-1), net.tensor(len(net.model.tensors) - 1))
+    net.set_input(-1, FLOATS[0])
+    for wrong in (-2, np.array(0.5), 0.5):
+        with pytest.raises(UsageError, match="allowed: 0 to 0"):
+            outputs.top(1, output=wrong)
+
+
+def test_a_report_reads_a_file_once(converted) -> None:
+    class File:
+        reads = 0
+
+        def __bytes__(self) -> bytes:
+            self.reads += 1
+            return converted.data
+
+    file = File()
+    nmpconv.html_report(file)
+    assert file.reads == 1
