@@ -53,10 +53,10 @@ def open_frames(
         windows = [of_frame(frame, shape, f"{WHERE}[{i}]", classes) for i, frame in enumerate(recordings[:limit])]
         parts = [(calls, calls.labels) for calls in windows]
     else:
-        data = items(data)
-        if isinstance(data, np.ndarray):
-            data = data if data.ndim > len(shape) and axis is None else [data]
-        data = list(data if limit is None else islice(data, limit))
+        rows = items(data)
+        if isinstance(rows, np.ndarray):
+            rows = rows if rows.ndim > len(shape) and axis is None else [rows]
+        data = list(rows if limit is None else islice(rows, limit))
         parts = _given(data, input_name, shape, axis)
     if any(part.image(0) is not None or _is_picture(part.array(0), shape, preprocess) for part, _ in parts):
         samples = open_samples(

@@ -101,7 +101,7 @@ def test_two_samples_are_no_labels(converted) -> None:
         nmpconv.evaluate(converted, (FLOATS, LABELS[:5]))
 
 
-@pytest.mark.parametrize("second", [RNG.normal(size=(9, 8)), RNG.normal(size=9)])
+@pytest.mark.parametrize("second", [RNG.normal(size=(9, 8)), RNG.normal(size=(9, 3)), RNG.normal(size=9)])
 def test_an_input_called_y_is_no_labels(second: Any) -> None:
     data = {"x": RNG.normal(size=(9, 8)), "y": second}
     assert sources(data) is data
