@@ -52,8 +52,9 @@ def planned(
 def _in_two(graph: Graph, memories: Memories, target: str | None, trace: Checked) -> Graph:
     """In the fast memory alone where all of a run fits, else in both.
 
-    A result that lies over its input changes the scratch of its op. So each attempt reserves the scratch that the plan
-    before it needed. If an op still needs more after the last attempt, its scratch lies in the slow memory.
+    An op whose result lies over its input, or in the slow memory, has other scratch. So each attempt reserves the
+    scratch that the plan before it needed. If an op still needs more after the last attempt, its scratch lies in the
+    slow memory.
     """
     single = planned(graph, None, target, trace)
     data = to_bytes(single, {})
@@ -66,7 +67,7 @@ def _in_two(graph: Graph, memories: Memories, target: str | None, trace: Checked
         split_scratch = targets.scratch(to_bytes(two, {}), target)
         if all(now <= before for now, before in zip(split_scratch, scratch, strict=True)):
             break
-        scratch = [max(sizes) for sizes in zip(split_scratch, scratch, strict=True)]  # of results over their inputs
+        scratch = [max(sizes) for sizes in zip(split_scratch, scratch, strict=True)]
     two = trace(two, "PLANNED", "two_memories")
     needs = _arena(to_bytes(two, {}), target)
     if needs - two.fast_bytes > memories.slow:
