@@ -73,7 +73,7 @@ class ConvAdd(Op):
     def reads(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int]:
         return [inputs[0].size, *CONV.reads(params, inputs[1:], output)]
 
-    def passes(self, output: Value) -> int:
+    def output_accesses(self, output: Value) -> int:
         return 3
 
     def repeated_weights(self, params: Any, inputs: Sequence[Value], output: Value) -> Value | None:

@@ -171,7 +171,7 @@ class Op:
         """Elements that are read of each input: all of them once; what windows share, for each of them."""
         return [x.size for x in inputs]
 
-    def passes(self, output: Value) -> int:
+    def output_accesses(self, output: Value) -> int:
         """Times that each element of the output is written or read by the op itself."""
         return 1
 

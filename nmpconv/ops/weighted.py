@@ -40,7 +40,7 @@ class Weighted(Op):
     def work(self, params: Any, inputs: Sequence[Value], output: Value) -> int:
         return output.size * (inputs[1].size // inputs[1].shape[0])
 
-    def passes(self, output: Value) -> int:
+    def output_accesses(self, output: Value) -> int:
         """A range that is neither all of int8 nor its positive half is clipped to when all is written."""
         quant = quant_of(output)
         return 1 if quant.bits != 8 or (quant.hi == INT_MAX[8] and quant.lo in (0, INT_MIN[8])) else 3

@@ -62,7 +62,7 @@ def traffic(graph: Graph) -> Counter[str]:
     for node in graph.nodes:
         if OPS[node.op].moves:
             out = graph[node.outputs[0]]
-            moved[out.name] += OPS[node.op].passes(out) * out.nbytes
+            moved[out.name] += OPS[node.op].output_accesses(out) * out.nbytes
             counts = OPS[node.op].reads(node.params, graph.ins(node), out)
             for value, count in zip(graph.ins(node), counts, strict=True):
                 if not value.is_const:
