@@ -68,6 +68,7 @@ _ROUND: dict[str, Callable[..., Any]] = {
     "ROUND_TO_ZERO": np.trunc,
 }  # by rounding_mode
 KINDS = (*_PLAIN, *_OTHERS)  # op types that are rewritten
+_ROUNDING = ("Cast", "Floor", "Round")  # of biases to the grid of each input
 _EXACT = ("com.microsoft.MatMulNBits",)  # those that round no activation
 
 
@@ -91,11 +92,12 @@ def is_quantized(graph: onnx.GraphProto) -> bool:
 
 def _operators(graph: onnx.GraphProto, where: str) -> None:
     """Cases 1 to 3."""
-    writer = _Writer(graph, where)
-    if not any(writer.maker(node) for node in graph.node):
+    if not any(_kind(node) in KINDS for node in graph.node):
         return
+    writer = _Writer(graph, where)
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
+        writer.note(node)
         make = writer.maker(node)
         if make is None:
             nodes.append(node)
@@ -148,22 +150,20 @@ class _Writer:
         name = "_plain" if _kind(node) in _PLAIN else _OTHERS.get(_kind(node))
         if node.op_type == "DequantizeLinear" and node.input[0] in self._dynamic_reals:
             name = "_same"
-        if self._rounds_dynamic_bias(node):
+        if node.op_type in _ROUNDING and self._dynamic_biases.issuperset(node.output) and len(node.output) == 1:
             name = "_same"
         return getattr(self, name) if name else None
 
-    def _rounds_dynamic_bias(self, node: onnx.NodeProto) -> bool:
-        """Checks for a step of Cast(Floor(bias / (scale of case 2 * scale of weights))) behind the quotient."""
+    def note(self, node: onnx.NodeProto) -> None:
+        """Notes steps of Cast(Floor(bias / (scale of case 2 * scale of weights))) behind the scale."""
         scales, biases = self._dynamic_scales, self._dynamic_biases
         if node.op_type == "Mul" and scales.intersection(node.input):
             if all(name in scales or name in self._tensors for name in node.input):
                 scales.update(node.output)
-        elif node.op_type == "Div" and scales.intersection(node.input[1:]) and node.input[0] in self._tensors:
+            return
+        steps = node.op_type == "Div" and scales.intersection(node.input[1:]) and node.input[0] in self._tensors
+        if steps or (node.op_type in _ROUNDING and biases.intersection(node.input)):
             biases.update(node.output)
-        elif node.op_type in ("Cast", "Floor", "Round") and biases.intersection(node.input):
-            biases.update(node.output)
-            return len(node.output) == 1
-        return False
 
     def begin(self, node: onnx.NodeProto) -> None:
         self._node, self.nodes = node, []
