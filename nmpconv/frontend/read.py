@@ -74,7 +74,7 @@ def read(
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             room -= _load_external(tensor, file.parent, str(path), room)
-    framework_operators.rewrite(model.graph)
+    framework_operators.rewrite(model.graph, opset(model, str(path)))
     if on_reals:
         integer_operators.rewrite(model.graph, str(path))
     name_apart(model.graph.node)

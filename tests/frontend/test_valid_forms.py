@@ -13,6 +13,7 @@ from test_lowering import run
 import nmpconv
 from nmpconv.errors import InvalidModel, UnsupportedModel
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.read import read
 from nmpconv.frontend.to_onnx import to_onnx
 
 HEADER = ', "ai.onnx.ml" : 3'
@@ -215,3 +216,32 @@ def test_a_conversion_with_a_constant_output(tmp_path: Path):
     _, wanted = run(model, {"x": samples[0]})
     for x in samples[:3]:
         np.testing.assert_allclose(net.run_float(x)[1], wanted, atol=np.abs(wanted).max() * 2**-12)
+
+
+@pytest.mark.parametrize(
+    ("body", "element"),
+    [
+        ("i = Cast<to=6,saturate=1>(x) y = Gather(e, i)", 6),
+        ("i = Cast<to=7>(x) n = Less(i, o) p = Add(i, t) j = Where(n, p, i) y = Gather(e, j)", 7),
+        ("i = Cast<to=6>(x) j = Cast<to=7>(i) y = Gather(e, j)", 6),
+        ("i = Cast<to=6>(x) j = Cast<to=1>(i) y = Mul(j, j)", 1),
+        ("i = Cast<to=6>(x) j = Cast<to=1>(i) k = Gather(e, i) y = Add(j, k)", 1),
+        ("i = Cast<to=7>(x) y = Gather(i, o)", 1),
+    ],
+)
+def test_only_indices_are_integers(body: str, element: int, tmp_path: Path):
+    """A Cast truncates 0.7, which an input of integers rounds."""
+    text = f"(float[7] x) => (y) <float[20] e, int64 o = {{0}}, int64 t = {{20}}> {{ {body} }}"
+    build(text, 19, tmp_path / "m.onnx")
+    assert read(tmp_path / "m.onnx").graph.input[0].type.tensor_type.elem_type == element
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "element"), [("Erfc", math.erfc, "float16"), ("Expm1", math.expm1, "double")]
+)
+def test_operators_of_tensorflow_in_other_types(kind, function, element, tmp_path: Path):
+    build(f"({element}[5] x) => ({element}[5] y) {{ y = {kind}(x) }}", 15, tmp_path / "m.onnx")
+    x = np.linspace(-2, 2, 5).astype(element)
+    [got] = run(read(tmp_path / "m.onnx"), {"x": x})
+    np.testing.assert_allclose(got, np.vectorize(function)(x), atol=2e-3)
+    load(tmp_path / "m.onnx")
