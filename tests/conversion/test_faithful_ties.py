@@ -5,10 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx_text import build
 from qdq_nets import pictures
 from test_faithful import FINE, made, steps_apart
+
+
+def ties(operation: str, finer: int, kind: str) -> onnx.ModelProto:
+    """finer: steps of an operand in one of the result."""
+    zero = np.array(128 if kind == "uint8" else 0, kind)
+    arrays = {"step": np.float32(2.0**-6), "coarse": np.float32(finer * 2.0**-6), "z": zero}
+    return build(
+        f"""(float[1,3,12,12] x) => (float[N,C,H,W] y) {{
+            aq = QuantizeLinear(x, step, z)
+            a = DequantizeLinear(aq, step, z)
+            m = MaxPool<kernel_shape=[3,3],pads=[1,1,1,1]>(a)
+            s = Add(a, m)
+            r = {operation}
+            rq = QuantizeLinear(r, coarse, z)
+            y = DequantizeLinear(rq, coarse, z)
+        }}""",
+        17,
+        arrays=arrays,
+        name="ties",
+    )
 
 
 @pytest.mark.parametrize(
@@ -24,24 +45,15 @@ from test_faithful import FINE, made, steps_apart
 def test_ties_of_sums_and_means_are_the_models_with_finer_sums(
     operation: str, finer: int, kind: str, tmp_path: Path
 ) -> None:
-    """finer: steps of an operand in one of the result."""
-    zero = np.array(128 if kind == "uint8" else 0, kind)
-    arrays = {"step": np.float32(2.0**-6), "coarse": np.float32(finer * 2.0**-6), "z": zero}
-    model = build(
-        f"""(float[1,3,12,12] x) => (float[N,C,H,W] y) {{
-            aq = QuantizeLinear(x, step, z)
-            a = DequantizeLinear(aq, step, z)
-            m = MaxPool<kernel_shape=[3,3],pads=[1,1,1,1]>(a)
-            s = Add(a, m)
-            r = {operation}
-            rq = QuantizeLinear(r, coarse, z)
-            y = DequantizeLinear(rq, coarse, z)
-        }}""",
-        17,
-        arrays=arrays,
-        name="ties",
-    )
+    model = ties(operation, finer, kind)
     samples = np.rint(pictures(16) * 64) / 64
     plain, fine = (steps_apart(model, made(model, tmp_path, samples, **more), samples) for more in ({}, FINE))
     assert np.mean(plain == 0) < 0.95
     assert (fine == 0).all()
+
+
+def test_a_mean_of_nine_has_no_table(tmp_path: Path) -> None:
+    """It would be rounded twice, of finer operands too."""
+    model = ties("AveragePool<kernel_shape=[3,3]>(a)", 2, "int8")
+    result = made(model, tmp_path, np.rint(pictures(4) * 64) / 64, **FINE)
+    assert "lookup" not in {node.op for node in result.graph.nodes}

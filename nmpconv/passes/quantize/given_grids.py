@@ -155,7 +155,7 @@ def _finer(grid: Given, origin: float, exponent: int) -> int:
 
 def _bits_below(graph: Graph, node: Node, rows: Mapping[str, Row]) -> int:
     """Bits that results of a sum or mean have below the steps of the output; 0 where a table has no room for them, or
-    none of them is a tie."""
+    few of them are ties, as of a mean of other counts than 2, 4, ...: its rounding would only be done twice."""
     ports = [rows.get(name, {}) for name in (*node.outputs, *node.inputs)]
     if any("exponent" not in row or row["bits"].value != 8 for row in ports):
         return 0
@@ -163,7 +163,9 @@ def _bits_below(graph: Graph, node: Node, rows: Mapping[str, Row]) -> int:
     below = exponent - min(operands)
     if isinstance(node.params, AveragePoolParams):
         count = node.params.kernel_h * node.params.kernel_w
-        below += count.bit_length() - 1 if count & (count - 1) == 0 else 0
+        if count & (count - 1):
+            return 0
+        below += count.bit_length() - 1
     elif _kind(graph, node) not in (Origins.SUM, Origins.DIFFERENCE):
         return 0
     return below if 0 < below <= FINEST - INT16_FINER else 0
