@@ -148,7 +148,7 @@ class _Writer:
     def maker(self, node: onnx.NodeProto) -> Callable[[onnx.NodeProto], None] | None:
         """Returns the function that rewrites this node, if any does."""
         name = "_plain" if _kind(node) in _PLAIN else _OTHERS.get(_kind(node))
-        if node.op_type == "DequantizeLinear" and node.input[0] in self._dynamic_reals:
+        if node.op_type == "DequantizeLinear" and self._dynamic_reals.intersection(node.input[:1]):
             name = "_same"
         if node.op_type in _ROUNDING and self._dynamic_biases.issuperset(node.output) and len(node.output) == 1:
             name = "_same"

@@ -12,6 +12,7 @@ from test_lowering_quantized import loaded
 
 from nmpconv.calib.original_model import original
 from nmpconv.conversion.pipeline import Options, convert
+from nmpconv.errors import InputError
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
 from nmpconv.frontend.to_onnx import to_onnx
@@ -135,3 +136,10 @@ def test_integer_inputs(kind, body, tmp_path):
     np.save(tmp_path / "x.npy", feed.astype(np.float32))
     result = convert(tmp_path / "model.onnx", {"": tmp_path / "x.npy"}, Options(bits="16"), lambda *_: None)
     assert min(result.report.sqnr_by_head.values()) > 70
+
+
+@pytest.mark.parametrize("before", ["", "q, a, n = DynamicQuantizeLinear(x) "])
+def test_an_operator_without_inputs_is_refused(before, tmp_path):
+    build(f"(float[1,3,4] x) => (y) {{ {before} y = DequantizeLinear() }}", 13, tmp_path / "m.onnx")
+    with pytest.raises(InputError):
+        load(tmp_path / "m.onnx")
