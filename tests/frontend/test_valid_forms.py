@@ -245,3 +245,17 @@ def test_operators_of_tensorflow_in_other_types(kind, function, element, tmp_pat
     [got] = run(read(tmp_path / "m.onnx"), {"x": x})
     np.testing.assert_allclose(got, np.vectorize(function)(x), atol=2e-3)
     load(tmp_path / "m.onnx")
+
+
+def test_operators_of_tensorflow_in_branches(tmp_path: Path):
+    one, other = (
+        f"{name} () => (float[5] {name}_y) {{ {name}_y = {kind}(x) }}" for name, kind in (("a", "Erfc"), ("b", "Expm1"))
+    )
+    body = "m = ReduceSum<keepdims=0>(x) z = Sub(m, m) p = Less(z, m) "
+    body += f"y = If (p) <then_branch = {one}, else_branch = {other}>"
+    build(f"(float[5] x) => (float[5] y) {{ {body} }}", 15, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx")
+    for x in (np.linspace(0, 2, 5, dtype=np.float32), np.linspace(-2, 0, 5, dtype=np.float32)):
+        [got] = run(to_onnx(graph, graph.outputs), {"x": x})
+        wanted = np.vectorize(math.erfc if x.sum() > 0 else math.expm1)(x)
+        np.testing.assert_allclose(got, wanted, atol=1e-5)
