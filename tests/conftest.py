@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from importlib.util import find_spec
@@ -193,7 +194,7 @@ def firmware(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[
         need_tool(board_compiler(board))
         if board in simulator.MACHINES:
             need_tool(simulator.MACHINES[board].program)
-        name = f"{board}-few" if ops else board
+        name = f"{board}-{zlib.crc32(ops.encode()):08x}" if ops else board
 
         def make(out: Path) -> None:
             command = ["make", "-s", "-C", root / "interpreter" / "firmware", f"BOARD={board}", f"OUT={out}"]

@@ -30,7 +30,7 @@ from nmpconv.passes.memory.placement import Buffer, alive, place
 from nmpconv.passes.memory.placement import bound as bound_of
 
 LESS = 32  # part of the room of a step that is given up where what was chosen finds no places
-BUDGET = 1_500_000  # of each (`placement.BUDGET`)
+BUDGET = 6_000_000  # of each (`placement.BUDGET`)
 
 
 @dataclass(frozen=True)
