@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmpconv.base.files import read_file
+from nmpconv.base.type_check import is_frame
 from nmpconv.data.columns import LABELS
 from nmpconv.data.samples import Data
-from nmpconv.data.tables import is_frame
 from nmpconv.errors import UsageError, refusal
 from nmpconv.file.reader import Model, read
 from nmpconv.runtime.interpreter import FILES, Net, load

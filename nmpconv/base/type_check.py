@@ -81,3 +81,8 @@ def _words(kind: Any) -> str:
         return {str: "a list of words", float: "numbers", int: "integers"}.get(inner[0], "a sequence")
     names = {int: "an integer", float: "a number", bool: "True or False", str: "a text", Path: "a path"}
     return {**names, NoneType: "None"}.get(kind, "a function")
+
+
+def is_frame(value: Any) -> bool:
+    """Checks for a DataFrame of pandas."""
+    return hasattr(value, "to_csv") and hasattr(value, "columns")

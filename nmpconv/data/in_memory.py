@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.base.type_check import is_frame
 from nmpconv.data import tables
 from nmpconv.data.columns import LABELS
 from nmpconv.data.images import is_picture
@@ -67,7 +68,7 @@ def frames_in(data: Any) -> Sequence[Any]:
 
 def items(data: Any) -> Any:
     """Rows of a DataFrame by name of column; anything else as it is."""
-    return data.to_dict("records") if tables.is_frame(data) else data
+    return data.to_dict("records") if is_frame(data) else data
 
 
 def pair(item: Any, input_name: str, where: str) -> tuple[Any, Any]:

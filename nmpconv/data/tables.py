@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpconv.base.type_check import is_frame
 from nmpconv.data.columns import OF_TABLES, TIMES, class_number, place_of
 from nmpconv.errors import InputError
 
@@ -183,11 +184,6 @@ def _class_of(cell: Any, classes: Sequence[str], where: str) -> int:
     """Truth values are classes 0 and 1, where no class is called like them."""
     text = str(int(cell)) if isinstance(cell, bool) and str(cell) not in classes else str(cell)
     return class_number(text, classes, where)
-
-
-def is_frame(value: Any) -> bool:
-    """Checks for a DataFrame of pandas."""
-    return hasattr(value, "to_csv") and hasattr(value, "columns")
 
 
 def is_numeric(value: Any) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nmpconv.base.float_rounding import on_grid
 from nmpconv.base.near_names import suggestion
-from nmpconv.data import tables
+from nmpconv.base.type_check import is_frame
 from nmpconv.errors import InputError, refusal
 from nmpconv.file import reader
 from nmpconv.ir import Preprocess, Shifts
@@ -98,7 +98,7 @@ class Port:
         """The array of `integers` as [n, *shape], with the numbers that were given: most often a view."""
         if isinstance(array, np.ndarray) and array.shape == self.shape and array.dtype == self.dtype:
             return array[np.newaxis]
-        numbers = as_array(self._windows(array) if tables.is_frame(array) else self._pixels_of(array))
+        numbers = as_array(self._windows(array) if is_frame(array) else self._pixels_of(array))
         rows = numbers if self._is_batch(numbers.shape) else numbers[np.newaxis]
         turned = [rows.transpose(0, *(axis + 1 for axis in turn)) for turn in self._turns(rows)]
         if self._fits(rows.shape[1:]):
@@ -117,6 +117,8 @@ class Port:
 
     def _windows(self, frame: Any) -> NDArray[Any]:
         """Samples of a table of numbers, a DataFrame of pandas: those that `nmpconv run` takes of its CSV."""
+        from nmpconv.data import tables  # of no use to most nets
+
         windows = tables.of_frame(frame, self.source_shape or self.shape, self.name)
         return np.stack([windows.array(i) for i in range(len(windows))])
 
