@@ -32,6 +32,7 @@ MODULES = (
     "base/sound",
     "base/summary",
     "base/thread_pool",
+    "base/type_check",
     "base/verdict",
     "data/__init__",
     "data/columns",
