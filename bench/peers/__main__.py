@@ -122,8 +122,9 @@ class Bench:
                     workers[name] = worker
                     self.versions[name] = str(worker.about["version"])
             batches = {name: worker.batch for name, worker in workers.items()}
-            rest = REST_OF_THREADS if threads > 1 else REST
-            times = calmest(lambda: interleave(batches, self.args.rounds, self.args.seconds, lambda: time.sleep(rest)))
+            rest, args = REST_OF_THREADS if threads > 1 else REST, self.args
+            pause = lambda: time.sleep(rest)  # noqa: E731
+            times = calmest(lambda: interleave(batches, args.rounds, args.seconds, pause, awake=threads > 1))
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         return Row(model.name, bits, threads, model.macs, times, missing, correlations, kernels)
 

@@ -40,6 +40,8 @@ class Session:
         self._macs = [op.macs for op in self._net.model.ops]
         net, last = self._net._net, len(self._macs)
         self.call = lambda: net.run_ops(0, last)
+        while not self._net.settled:  # its first runs find out how many threads each step is worth
+            self.call()
 
     def result(self, sample: np.ndarray) -> np.ndarray:
         return self._net.run_float(sample)[0]
