@@ -85,7 +85,6 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never false: default:": FIXED,
     },
     "ops/common/weighted.c": {
-        "never true: many && scratch + bytes <= op->scratch_room) {": ROOM,
         "never true: scratch + bytes <= op->scratch_room) {": ROOM,
         "never true: NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(w->bits) == (w->bits == 16), "
         '"bits of the weights in this build", w->bits,': ALL,
