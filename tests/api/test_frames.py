@@ -34,7 +34,7 @@ def converted(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> nmpconv.C
 
 
 def test_windows_of_a_recording(frame: Any, converted: nmpconv.Converted) -> None:
-    """Of eight rows each, turned as the model wants them."""
+    """Windows of eight rows each, turned as the model wants them."""
     windows = VALUES.reshape(8, 8, 3).transpose(0, 2, 1)
     np.testing.assert_array_equal(list(open_samples(frame, (1, 3, 8), None)), windows[:, np.newaxis])
     assert len(open_samples([frame, frame], (1, 3, 8), None)) == 16

@@ -77,7 +77,7 @@ def test_inspect_on_narrow_terminals(terminal, flags: tuple[str, ...]) -> None:
 
 
 def test_a_digest_is_abbreviated(terminal, cli) -> None:
-    """Where it is wider than the terminal. It stands below inputs and ops, and no number of a picture's is broken."""
+    """It is cut where the terminal is narrower, stands below inputs and ops, and breaks no number of a picture."""
     mean = "123.675/116.28/103.53"
     flags = ("--mean", mean.replace("/", ","), "--std", "60", "--fast")
     assert cli("convert", "model.onnx", "--data", "images", "-o", "c.nmp", *flags).code == 0

@@ -285,7 +285,7 @@ def evaluated(
     by_reference: bool = False,
     fed: str = "",
 ) -> np.ndarray:
-    """What onnxruntime, or onnx.reference, makes of one node. One input is fed, the first one if none is named, and the
+    """Results of onnxruntime, or of onnx.reference, for one node. One input is fed, the first one if none is named; the
     others are constants."""
     fed = fed or order[0]
     constants = [name for name in dict.fromkeys(order) if name != fed]

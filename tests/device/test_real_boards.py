@@ -30,7 +30,7 @@ def chip(request: pytest.FixtureRequest, firmware: Callable[..., Path], need_pac
 
 @pytest.mark.parametrize("board", [chip.board for chip in CHIPS])
 def test_all_ops_fit(board: str, firmware: Callable[..., Path]) -> None:
-    """What `device build` compiles by default."""
+    """The firmware that `device build` compiles by default."""
     assert firmware(board).is_file()
 
 

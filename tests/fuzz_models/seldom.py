@@ -122,7 +122,7 @@ def pieces(net: Net, x: str) -> str:
 
 
 def _row(net: Net, x: str) -> str:
-    """What scikit-learn's operators take: numbers of one sample side by side."""
+    """Numbers of one sample side by side, as scikit-learn's operators take them."""
     if net.half:
         raise Reject("float32 only")
     return x if len(net.shape(x)) in (1, 2) else net.add("Flatten", x)
