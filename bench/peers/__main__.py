@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +26,7 @@ from peers import models, table
 from peers.engines import ours
 from peers.job import MODULES, Job
 from peers.rounds import DEFAULT, OURS, Footprint, Row, calmest, correlation, interleave
+from peers.spinners import awake
 
 BENCH = Path(__file__).resolve().parents[1]
 RUNS = (("int8", 1), ("int8", 2), ("int16", 1))  # bits and threads
@@ -105,7 +106,7 @@ class Bench:
     def row(self, model: models.Model, bits: str, threads: int) -> Row:
         """One row: all engines loaded, checked, and timed in turns."""
         missing, correlations, kernels = {}, {}, {}
-        with ExitStack() as stack:
+        with ExitStack() as stack, awake() if threads > 1 else nullcontext():
             workers = {}
             for name in self.args.engines:
                 job = self._job(model, name, bits, threads)
@@ -124,7 +125,7 @@ class Bench:
             batches = {name: worker.batch for name, worker in workers.items()}
             rest, args = REST_OF_THREADS if threads > 1 else REST, self.args
             pause = lambda: time.sleep(rest)  # noqa: E731
-            times = calmest(lambda: interleave(batches, args.rounds, args.seconds, pause, awake=threads > 1))
+            times = calmest(lambda: interleave(batches, args.rounds, args.seconds, pause))
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         return Row(model.name, bits, threads, model.macs, times, missing, correlations, kernels)
 

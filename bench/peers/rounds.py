@@ -91,13 +91,11 @@ def interleave(
     rounds: int,
     seconds_a_round: float,
     rest: Callable[[], None] = lambda: None,
-    awake: bool = False,
 ) -> dict[str, Times]:
     """Times of all engines, which take turns: what disturbs the machine for a while disturbs all of them.
 
     The first call of each warms it up; one of the following ones says how many calls make a round. rest: called
-    before each turn, so that an engine's spinning threads do not take the next one's time. awake: a round that is not
-    timed comes first, since a CPU that rested is late.
+    before each turn, so that an engine's spinning threads do not take the next one's time.
     """
     calls = {}
     for name, batch in engines.items():
@@ -109,8 +107,6 @@ def interleave(
     for _ in range(rounds):
         for name, batch in engines.items():
             rest()
-            if awake:
-                batch(calls[name])
             wall, cpu = batch(calls[name])
             times[name].append((wall / calls[name], cpu / calls[name]))
     return {name: Times(*zip(*pairs, strict=True)) for name, pairs in times.items()}

@@ -2,7 +2,8 @@
  * other's results depends on the machine, and what they bring on the step. No result depends on it.
  *
  * 1. Whole runs take turns with one thread, two, four and so on for all steps, and each step's time is taken. A run
- *    counts when the one before it had as many threads, so that what it reads lies where it would lie.
+ *    counts when those of WARM before it had as many threads: what it reads lies where it would lie, and a core that
+ *    slept while there was one thread is awake.
  * 2. Each step gets the number of its least median. More threads have to earn it.
  * 3. Whole runs take turns with this mixture and with the same number for all steps; the least median stays.
  *
@@ -76,6 +77,7 @@ class Shares {
   using Choice = std::vector<size_t>;
   static constexpr size_t ROUNDS = 9, ROUNDS_OF_LONG = 3; /* that count */
   static constexpr double LONG = 0.5;                     /* seconds of a part */
+  static constexpr double WARM = 0.004;                  /* seconds, and one run at least */
   static constexpr size_t AGAIN = 50;
   static constexpr size_t SAMPLE = 8;    /* of so many runs one is timed later on */
   static constexpr double EARNED = 0.95; /* of a step's time with fewer threads */
@@ -89,7 +91,7 @@ class Shares {
 
   void begin_part(bool whole, size_t times) {
     whole_ = whole;
-    turn_ = 0;
+    turn_ = warming_ = 0;
     spent_ = 0;
     times_.assign(choices_.size(), std::vector<std::vector<double>>(times));
   }
@@ -100,12 +102,16 @@ class Shares {
     }
   }
 
-  /* A run of two in a row with the same threads, of which the second counts; and the first round does not. */
+  /* One of the runs in a row with the same threads, of which the last one counts; and the first round does not. */
   void measure() {
-    const size_t choice = turn_ / 2 % choices_.size();
-    const bool counts = turn_ % 2 == 1 && turn_ >= 2 * choices_.size();
-    set(choices_[choice]);
+    const size_t choice = turn_ % choices_.size();
     const double start = net_.now();
+    if (warming_ == 0) {
+      set(choices_[choice]);
+      since_ = start;
+    }
+    const bool last_one = warming_ > 0 && start >= since_ + WARM, counts = last_one && turn_ >= choices_.size();
+    warming_ = last_one ? 0 : warming_ + 1;
     double last = start;
     if (whole_) {
       net_.run(0, ops());
@@ -122,7 +128,7 @@ class Shares {
     }
     measured_++;
     spent_ += net_.now() - start;
-    if (++turn_ % (2 * choices_.size()) == 0 && is_enough(turn_ / (2 * choices_.size()))) {
+    if (last_one && ++turn_ % choices_.size() == 0 && is_enough(turn_ / choices_.size())) {
       decide();
     }
   }
@@ -186,9 +192,10 @@ class Shares {
   std::vector<Choice> choices_; /* the first one is a thread for each step; the last one, if mixed_, the mixture */
   std::vector<std::vector<std::vector<double>>> times_; /* [choice][step], or of whole runs [choice][0] */
   size_t chosen_ = 0, mixed_ = 0;
-  size_t turn_ = 0;                /* runs of this part */
+  size_t turn_ = 0, warming_ = 0;  /* choices of this part that were timed; runs of the present one */
   size_t measured_ = 0, calm_ = 0; /* runs that were measured, and since then */
   double spent_ = 0, alone_ = 0;   /* seconds of this part; of a run with one thread */
+  double since_ = 0;               /* when the present choice was set */
   std::vector<double> samples_;    /* of runs since then */
   bool whole_ = false, decided_ = false;
 };

@@ -13,6 +13,8 @@ struct World {
   Costs costs;
   std::vector<size_t> threads;
   double meeting = 0; /* more for each step that has other threads than the one before it */
+  double waking = 0;  /* after one thread, seconds in which more of them take five times as long */
+  double woken = 0;   /* when there were more of them again */
   double clock = 0;
   size_t runs = 0;
 };
@@ -31,6 +33,7 @@ class MadeUp {
   }
 
   void set(uint32_t first, size_t threads) const {
+    world_->woken = world_->threads[first / 2] == 1 && threads > 1 ? world_->clock : world_->woken;
     world_->threads[first / 2] = threads;
   }
 
@@ -39,7 +42,8 @@ class MadeUp {
     for (size_t i = first / 2; i < last / 2; i++) {
       const size_t threads = world_->threads[i];
       const bool changes = i > 0 && world_->threads[i - 1] != threads;
-      world_->clock += world_->costs[i][log2_of(threads)] + (changes ? world_->meeting : 0);
+      const bool wakes = threads > 1 && world_->clock < world_->woken + world_->waking;
+      world_->clock += world_->costs[i][log2_of(threads)] * (wakes ? 5 : 1) + (changes ? world_->meeting : 0);
       world_->clock += noise() * 0.002;
     }
   }
@@ -64,10 +68,11 @@ class MadeUp {
 static int failures = 0;
 
 static void expect(const char *what, const Costs &costs, size_t threads, double meeting,
-                   const std::vector<size_t> &wanted) {
+                   const std::vector<size_t> &wanted, double waking = 0) {
   World world;
   world.costs = costs;
   world.meeting = meeting;
+  world.waking = waking;
   Shares<MadeUp> shares(MadeUp(&world), threads);
   const size_t ops = 2 * costs.size();
   size_t runs = 0;
@@ -122,6 +127,7 @@ int main() {
   expect("some threads", {{8, 5, 3, 4}, {8, 4, 2, 1}, {8, 9, 9, 9}}, 8, 0, {4, 8, 1});
   expect("three threads, of which the third brings nothing", {{8, 5}, {8, 9}}, 3, 0, {2, 1});
   expect("long runs", {{100, 60}, {100, 140}}, 2, 0, {2, 1});
+  expect("a core that is slow for a while after sleep", {{0.0002, 0.0001}, {0.0002, 0.0001}}, 2, 0, {2, 2}, 0.0035);
   expect("short runs", {{0.01, 0.006}, {0.01, 0.014}}, 2, 0, {2, 1});
   std::printf("%d failures\n", failures);
   return failures != 0;
