@@ -77,7 +77,7 @@ class Shares {
   using Choice = std::vector<size_t>;
   static constexpr size_t ROUNDS = 9, ROUNDS_OF_LONG = 3; /* that count */
   static constexpr double LONG = 0.5;                     /* seconds of a part */
-  static constexpr double WARM = 0.004;                  /* seconds, and one run at least */
+  static constexpr double WARM = 0.004;                   /* seconds, and one run at least */
   static constexpr size_t AGAIN = 50;
   static constexpr size_t SAMPLE = 8;    /* of so many runs one is timed later on */
   static constexpr double EARNED = 0.95; /* of a step's time with fewer threads */

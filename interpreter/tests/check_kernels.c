@@ -274,7 +274,7 @@ static void (*const checks[])(size_t n, int fill) = {check_gemm,      check_dept
                                                      check_tables,    check_windows,   check_resize, check_crc,
                                                      check_transpose, check_moved,     check_lines,
 #if !NMP_FIXED_CPU
-                                                     check_columns
+                                                     check_columns,   check_divide
 #endif
 };
 

@@ -27,6 +27,7 @@ BROADCASTS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((1, 4, 5, 6), (1,)),
     ((), (3,)),
     ((2, 1, 3, 1, 2, 1), (1, 2, 1, 3, 1, 2)),
+    ((2, 3, 33, 1), (2, 3, 1, 8)),
     ((1, 7), (1, 7)),
 )
 FILLS = ("random", "lowest", "highest", "alternating")

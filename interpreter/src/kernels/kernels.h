@@ -136,6 +136,23 @@ typedef struct nmp_columns {
 #define NMP_RESIZE_H(name) void name(int32_t *y, const void *x, const nmp_columns *how)
 
 typedef NMP_RESIZE_H(nmp_resize_h_fn);
+
+/* divide of int8 is called as add with the address of `how` in an nmp_divisors: y[i] = sat(floor(a[i * a_step] << a_shift
+ * / (b[i * b_step] << b_shift) + 1/2)), where b is 0 the end of int32's range that has the sign of a, or 0;
+ * inverse[b + 128] = floor(2^31 / |b|) + 1, and 2^31 where b is 0.
+ */
+#define NMP_DIVISORS 256
+typedef struct nmp_divisors {
+  nmp_binary how; /* first */
+  uint32_t inverse[NMP_DIVISORS];
+} nmp_divisors;
+
+static inline void nmp_invert(nmp_divisors *all) {
+  const uint32_t unit = (uint32_t)1 << 31;
+  for (int32_t b = -128; b < 128; b++) {
+    all->inverse[b + 128] = b == 0 ? unit : unit / (uint32_t)(b < 0 ? -b : b) + 1;
+  }
+}
 #endif
 
 /* conv.h: the way of computing a convolution */
@@ -180,6 +197,7 @@ typedef struct nmp_kernels {
   nmp_quotients_fn *quotients[2];       /* [y] */
 #if !NMP_FIXED_CPU
   nmp_resize_h_fn *resize_h[2]; /* [x] */
+  nmp_add_fn *divide[2];        /* [y] */
 #endif
   nmp_conv_choose_fn *conv;
   uint8_t address; /* bytes of an address on their machine */
@@ -207,14 +225,14 @@ void nmp_kernels_portable(nmp_kernels *kernels);
   }
 
 #if NMP_FIXED_CPU
-#define NMP_PORTABLE_COLUMNS(prefix)
+#define NMP_PORTABLE_OF_HOSTS(prefix)
 #else
-#define NMP_PORTABLE_COLUMNS(prefix) .resize_h = NMP_TABLE_1(prefix##resize_h),
+#define NMP_PORTABLE_OF_HOSTS(prefix) .resize_h = NMP_TABLE_1(prefix##resize_h), .divide = NMP_TABLE_1(prefix##divide),
 #endif
 
 /* All portable kernels, as initializers of an nmp_kernels. */
 #define NMP_PORTABLE_KERNELS(prefix)                                                                                  \
-  NMP_PORTABLE_COLUMNS(prefix).gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),         \
+  NMP_PORTABLE_OF_HOSTS(prefix).gemm = NMP_TABLE_2(prefix##gemm), .depthwise = NMP_TABLE_2(prefix##depthwise),        \
   .scale = {{prefix##scale_32to8, prefix##scale_32to16}, {prefix##scale_64to8, prefix##scale_64to16}},                \
   .requantize = NMP_TABLE_2_TO(prefix##requantize), .add = NMP_TABLE_3(prefix##add), .sub = NMP_TABLE_3(prefix##sub), \
   .mul = NMP_TABLE_3(prefix##mul), .mul_offset = NMP_TABLE_1(prefix##mul_offset),                                     \
@@ -251,6 +269,7 @@ nmp_quotients_fn nmp_quotients_8, nmp_quotients_16;
 nmp_crc_fn nmp_crc32;
 #if !NMP_FIXED_CPU
 nmp_resize_h_fn nmp_resize_h_8, nmp_resize_h_16;
+nmp_add_fn nmp_divide_8, nmp_divide_16;
 #endif
 nmp_conv_choose_fn nmp_conv_portable;
 

@@ -34,13 +34,36 @@ static nmp_rule divide_check(const nmp_op *op) {
   return is_down(op) ? nmp_check_shift(op->out[0].exponent) : NMP_FINE;
 }
 
+#if !NMP_FIXED_CPU
+#define MANY 512 /* quotients, for which it pays to invert all divisors */
+
+/* Done by the level's kernel where both operands are int8. */
+static int divide_bytes(const nmp_op *op, const nmp_binary *how) {
+  if (how->down || NMP_WIDE(op->in[0].bits) || NMP_WIDE(op->in[1].bits) || op->out[0].size < MANY) {
+    return 0;
+  }
+  nmp_divisors all = {.how = *how};
+  nmp_invert(&all);
+  nmp_broadcast(op, NMP_BY_1(op->kernels->divide, NMP_WIDE(op->out[0].bits)), &all.how);
+  return 1;
+}
+#else
+static int divide_bytes(const nmp_op *op, const nmp_binary *how) {
+  (void)op;
+  (void)how;
+  return 0;
+}
+#endif
+
 static void divide_run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const int d = lead(op);
   nmp_binary how = {.a_shift = d > 0 ? d : 0, .b_shift = d < 0 ? -d : 0, .lo = y->lo, .hi = y->hi};
   how.down = is_down(op);
   how.shift = how.down ? y->exponent : 0;
-  nmp_broadcast(op, NMP_ALIGNED(rows, op), &how);
+  if (!divide_bytes(op, &how)) {
+    nmp_broadcast(op, NMP_ALIGNED(rows, op), &how);
+  }
 }
 
 static uint64_t divide_work(const nmp_op *op) {

@@ -122,8 +122,114 @@ static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kerne
   nmp_run_tasks(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_repeated, &r);
   return 1;
 }
+
+#define SHORT 64   /* elements of a row that is put together with others */
+#define JOINED 512 /* elements of operands on the stack */
+
+/* Rows so short that a call for each would take longer than copies of them. is_copied: by operand; the others lie as
+ * the output does.
+ */
+typedef struct joined {
+  const axes *m;
+  nmp_add_fn *kernel;
+  const nmp_binary *how;
+  int is_copied[2];
+} joined;
+
+/* Where a row begins in an operand. */
+typedef struct place {
+  size_t at, digits[NMP_RANK_MAX + 1];
+} place;
+
+static place place_of(const axes *m, const size_t *strides, size_t row) {
+  place p = {0, {0}};
+  for (uint32_t i = 1; i < m->count; i++) {
+    p.digits[i] = row % m->size[i];
+    p.at += p.digits[i] * strides[i];
+    row /= m->size[i];
+  }
+  return p;
+}
+
+static void move_on(place *p, const axes *m, const size_t *strides) {
+  for (uint32_t i = 1; i < m->count; i++) {
+    p->at += strides[i];
+    if (++p->digits[i] < m->size[i]) {
+      return;
+    }
+    p->at -= m->size[i] * strides[i];
+    p->digits[i] = 0;
+  }
+}
+
+static void copy_row(void *to, const nmp_tensor *t, size_t at, size_t step, size_t n) {
+  if (step == 1) {
+    memcpy(to, nmp_at(t, at), n * nmp_bytes(t));
+  } else if (nmp_bytes(t) == 1) {
+    memset(to, *(const int8_t *)nmp_at(t, at), n);
+  } else {
+    for (size_t i = 0; i < n; i++) {
+      ((int16_t *)to)[i] = *(const int16_t *)nmp_at(t, at);
+    }
+  }
+}
+
+/* `count` elements of an operand from element `first` of the output on. */
+static void copy_rows(void *to, const nmp_tensor *t, const axes *m, const size_t *strides, size_t first, size_t count) {
+  place p = place_of(m, strides, first / m->size[0]);
+  size_t column = first % m->size[0];
+  for (size_t i = 0, n; i < count; i += n) {
+    n = m->size[0] - column < count - i ? m->size[0] - column : count - i;
+    copy_row((uint8_t *)to + i * nmp_bytes(t), t, p.at + column * strides[0], strides[0], n);
+    move_on(&p, m, strides);
+    column = 0;
+  }
+}
+
+static void run_joined(const nmp_op *op, const void *how, size_t first, size_t last) {
+  const joined *j = how;
+  const size_t *const strides[2] = {j->m->a, j->m->b};
+  int16_t copies[2][JOINED];
+  for (size_t at = first, n; at < last; at += n) {
+    const void *operands[2];
+    n = last - at < JOINED ? last - at : JOINED;
+    for (size_t i = 0; i < 2; i++) {
+      operands[i] = j->is_copied[i] ? copies[i] : nmp_at(&op->in[i], at);
+      if (j->is_copied[i]) {
+        copy_rows(copies[i], &op->in[i], j->m, strides[i], at, n);
+      }
+    }
+    j->kernel(nmp_at(&op->out[0], at), operands[0], operands[1], n, j->how);
+  }
+}
+
+static int lies_as_output(const axes *m, const size_t *strides) {
+  size_t stride = 1;
+  for (uint32_t i = 0; i < m->count; i++) {
+    if (strides[i] != stride) {
+      return 0;
+    }
+    stride *= m->size[i];
+  }
+  return 1;
+}
+
+/* Whether it was done. */
+static int broadcast_joined(const nmp_op *op, const axes *m, nmp_add_fn *kernel, nmp_binary *how) {
+  if (m->count == 1 || m->size[0] > SHORT) {
+    return 0;
+  }
+  const joined j = {m, kernel, how, {!lies_as_output(m, m->a), !lies_as_output(m, m->b)}};
+  how->a_step = how->b_step = 1;
+  nmp_run_tasks(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_joined, &j);
+  return 1;
+}
+
+static int broadcast_short(const nmp_op *op, const axes *m, nmp_add_fn *kernel, nmp_binary *how) {
+  return broadcast_repeated(op, m, kernel, how) || broadcast_joined(op, m, kernel, how);
+}
 #else
-static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kernel, const nmp_binary *how) {
+static int broadcast_short(const nmp_op *op, const axes *m, nmp_add_fn *kernel, nmp_binary *how) {
   (void)op;
   (void)m;
   (void)kernel;
@@ -141,7 +247,7 @@ void nmp_broadcast(const nmp_op *op, nmp_add_fn *kernel, nmp_binary *how) {
   const rows r = {.m = merge(op), .kernel = kernel, .how = how};
   how->a_step = r.m.a[0];
   how->b_step = r.m.b[0];
-  if (!broadcast_repeated(op, &r.m, kernel, how)) {
+  if (!broadcast_short(op, &r.m, kernel, how)) {
     nmp_run_tasks(op, op->out[0].size, 2 * (uint64_t)op->out[0].size, run_rows, &r);
   }
 }
