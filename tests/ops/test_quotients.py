@@ -1,4 +1,4 @@
-"""Quotients of int8: every pair, at every level, with shifts around the bounds of the kernel that multiplies instead."""
+"""Quotients of every pair of int8, at every level, with shifts around the bounds of the kernel that multiplies."""
 
 from __future__ import annotations
 

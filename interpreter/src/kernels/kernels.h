@@ -137,9 +137,9 @@ typedef struct nmp_columns {
 
 typedef NMP_RESIZE_H(nmp_resize_h_fn);
 
-/* divide of int8 is called as add with the address of `how` in an nmp_divisors: y[i] = sat(floor(a[i * a_step] << a_shift
- * / (b[i * b_step] << b_shift) + 1/2)), where b is 0 the end of int32's range that has the sign of a, or 0;
- * inverse[b + 128] = floor(2^31 / |b|) + 1, and 2^31 where b is 0.
+/* divide of int8 is called as add with the address of `how` in an nmp_divisors. y[i] is the quotient of
+ * a[i * a_step] << a_shift and b[i * b_step] << b_shift, rounded half up and saturated; where b is 0, that end of the
+ * range that has the sign of a, or 0. inverse[b + 128] = floor(2^31 / |b|) + 1, and 2^31 where b is 0.
  */
 #define NMP_DIVISORS 256
 typedef struct nmp_divisors {
