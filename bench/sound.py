@@ -26,12 +26,14 @@ BOARDS = {"mps2-an386": "M4", "mps2-an385": "M3", "mps2-an385-m0plus": "M0+", "m
 FRONTS = {
     "samples/words": "rate=8000,window=512,hop=256,bands=20",
     "30 ms at 16 kHz": "rate=16000,window=480,hop=320,bands=40,fft=512,low=125,high=7500",
+    "its 10 MFCC": "rate=16000,window=480,hop=320,bands=40,fft=512,low=125,high=7500,mfcc=10",
     "64 ms at 16 kHz": "rate=16000,window=1024,hop=512,bands=128",
+    "its 40 MFCC": "rate=16000,window=1024,hop=512,bands=128,mfcc=40",
 }
 GRAPH = """graph heard
-input x : int8[1,{bands}] bits=8 exp=[0] lo=-128 hi=127
+input x : int8[1,{numbers}] bits=8 exp=[0] lo=-128 hi=127
 y_op = requantize(x)
-  y : int8[1,{bands}] bits=8 exp=[1] lo=-128 hi=127
+  y : int8[1,{numbers}] bits=8 exp=[1] lo=-128 hi=127
 output y
 """
 
@@ -39,9 +41,9 @@ output y
 def hop(board: str, text: str, out: Path) -> int:
     """Instructions. Raises RuntimeError where the board refuses the model."""
     front = parse(text)
-    graph = plan_memory.run(parse_graph(GRAPH.format(bands=front.bands)))
+    graph = plan_memory.run(parse_graph(GRAPH.format(numbers=front.width)))
     data = to_bytes(graph, {}, sounds={"x": replace(front.whole, shifts=(12,))})
-    folder = out / f"{front.rate}-{front.bands}"
+    folder = out / f"{front.rate}-{front.width}"
     for path, content in bundle({"heard": data}).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
@@ -59,7 +61,8 @@ def main(boards: Sequence[str]) -> int:
     rows = []
     for name, text in FRONTS.items():
         front = parse(text)
-        tables = 2 * len(front.whole.window + front.whole.weights) + 4 * len(front.whole.turns) + 4 * front.bands
+        shorts = front.whole.window + front.whole.weights + front.whole.cepstrum
+        tables = 2 * len(shorts) + 4 * len(front.whole.turns) + 4 * front.bands
         with TemporaryDirectory() as out:
             counts = [hop(board, text, Path(out)) for board in boards]
         rows.append([name, *map(str, counts), str(front.whole.memory), str(tables)])

@@ -1,5 +1,5 @@
-/* Samples of sound as the integers of a model's input: frames of logarithms of energies in bands, of windows of samples
- * that come as they come.
+/* Samples of sound as the integers of a model's input: frames of logarithms of energies in bands, or of a cosine
+ * transform of these (MFCC), of windows of samples that come as they come.
  *
  * Integers only, no allocation, no globals. schema/FORMAT.md has the formulas ("Sound"), numpy the same bytes
  * (nmpconv/base/sound.py). The model's file says how (convert --audio). A program that calls none of this has none of
@@ -17,11 +17,13 @@ extern "C" {
 typedef struct nmp_sound nmp_sound;
 
 /* rate: samples a second. window, hop: samples of a frame, and from one to the next. points: of the Fourier transform.
- * bands: numbers of a frame. frames: of the input. bytes: of memory for nmp_sound_create.
+ * bands: numbers that nmp_sound_frame takes the memory of. frames: of the input. bytes: of memory for nmp_sound_create.
+ * numbers: of a frame of the input, at most bands.
  */
 typedef struct nmp_sound_info {
   uint32_t rate, window, hop, points, bands, frames;
   size_t bytes;
+  uint32_t numbers;
 } nmp_sound_info;
 
 /* What nmp_sound_create takes of memory. */
@@ -42,7 +44,8 @@ size_t nmp_sound_hear(nmp_sound *sound, const int16_t *pcm, size_t count);
 /* 1 where a frame is ready. */
 int nmp_sound_ready(const nmp_sound *sound);
 
-/* Writes the frame that is ready, the numbers of `bands` bands in units of 2^-16, and goes on to the next one. */
+/* Writes the frame that is ready, its first info.numbers in units of 2^-16, and goes on to the next one. numbers:
+ * info.bands of them. */
 void nmp_sound_frame(nmp_sound *sound, int32_t *numbers);
 
 /* Writes a frame's numbers as integers into the last frame of `to`, the bytes of the input; the others move forward by

@@ -76,7 +76,7 @@ static uint32_t hear(const sound_case *one, uint32_t *frames) {
       heard += nmp_sound_hear(sound, pcm + heard, count - heard);
       if (nmp_sound_ready(sound)) {
         nmp_sound_frame(sound, numbers);
-        found = add(found, numbers, info.bands * sizeof *numbers);
+        found = add(found, numbers, info.numbers * sizeof *numbers);
         nmp_sound_put(sound, numbers, window);
         ++*frames;
       }

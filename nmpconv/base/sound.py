@@ -20,6 +20,7 @@ AT_ONCE = 1 << 20  # numbers that are transformed together
 WEIGHT_ONE, TURN_ONE = 1 << 15, 1 << 30
 TURN_SLACK = 1 << 31  # of sin^2 + cos^2, for rounding
 FLOOR_MAX, OFFSET_MAX = 1 << 62, 1 << 30
+CEPSTRUM_BITS, CEPSTRUM_MAX = 15, 1 << 23  # of its weights; of the sum of their magnitudes in a coefficient
 EXPONENT = -16  # of features
 LN2 = 45426  # * 2^-16
 PIECES = 64  # of the logarithm's table
@@ -36,7 +37,8 @@ class SoundFront:
     rate: samples a second. hop: samples from a frame to the next. points: of the Fourier transform. window: weights of
     a frame's samples. turns: a quarter of a sine. first, counts: of each band, its first frequency and how many it has,
     whose weights follow each other in ``weights``. floor: added to energies. shifts, offsets: to the input's grid, one
-    or one a band. turned: the input's integers of a band follow each other, else those of a frame.
+    or one a number of a frame. turned: the input's integers of a band follow each other, else those of a frame.
+    cepstrum: of each coefficient that stands for the bands, the weights of all bands; () leaves the bands.
     """
 
     rate: int
@@ -51,10 +53,16 @@ class SoundFront:
     shifts: tuple[int, ...] = (0,)
     offsets: tuple[int, ...] = (0,)
     turned: bool = False
+    cepstrum: tuple[int, ...] = ()
 
     @property
     def bands(self) -> int:
         return len(self.counts)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a frame."""
+        return len(self.cepstrum) // self.bands if self.cepstrum else self.bands
 
     @property
     def memory(self) -> int:
@@ -67,12 +75,13 @@ class SoundFront:
         fields: dict[str, Any] = {
             key: tuple(value.tolist()) if isinstance(value, np.ndarray) else value for key, value in table.items()
         }
+        fields["cepstrum"] = fields["cepstrum"] or ()
         return SoundFront(**fields)
 
 
 def rules(front: SoundFront) -> Rules:
     """Rules: text where one does not hold, and whether it holds; each may rely on those before it."""
-    points, bands = front.points, front.bands
+    points, bands, numbers = front.points, front.bands, len(front.cepstrum)
     yield f"{front.rate} samples a second", front.rate >= 1
     fits = POINTS_MIN <= points <= POINTS_MAX and points & (points - 1) == 0
     yield f"a transform of {points} points", fits
@@ -90,14 +99,18 @@ def rules(front: SoundFront) -> Rules:
     yield f"{len(front.weights)} weights of {sum(front.counts)}", len(front.weights) == sum(front.counts)
     yield "a weight of a band beyond 1", max(front.weights, default=0) <= WEIGHT_ONE
     yield f"a floor of {front.floor}", 1 <= front.floor <= FLOOR_MAX
-    yield f"{len(front.shifts)} shifts for {bands} bands", len(front.shifts) in (1, bands)
+    yield f"{numbers} weights of a cepstrum of {bands} bands", numbers % bands == 0
+    yield f"{front.width} coefficients", front.width <= min(bands, points) or not numbers
+    magnitudes = np.abs(np.array(front.cepstrum, np.int64)).reshape(-1, bands).sum(axis=1)
+    yield "a coefficient that enlarges", bool((magnitudes <= CEPSTRUM_MAX).all())
+    yield f"{len(front.shifts)} shifts for {front.width} numbers", len(front.shifts) in (1, front.width)
     yield f"{len(front.offsets)} offsets for {len(front.shifts)} shifts", len(front.offsets) == len(front.shifts)
     yield "a shift out of range", min(front.shifts) >= SHIFT_MIN and max(front.shifts) <= SHIFT_MAX
     yield "an offset out of range", max(map(abs, front.offsets)) <= OFFSET_MAX
 
 
 def features(front: SoundFront, pcm: np.ndarray) -> np.ndarray:
-    """int32 [frames, bands] in units of 2^EXPONENT, of samples int16 [n]; those that fill no window are left out."""
+    """int32 [frames, width] in units of 2^EXPONENT, of samples int16 [n]; those that fill no window are left out."""
     size = len(front.window)
     count = max(0, (len(pcm) - size) // front.hop + 1)
     step = max(1, AT_ONCE // front.points)
@@ -113,11 +126,15 @@ def features(front: SoundFront, pcm: np.ndarray) -> np.ndarray:
     for band, (first, used) in enumerate(zip(front.first, front.counts, strict=True)):
         energies[:, band] = powers[:, first : first + used] @ weights[done : done + used]
         done += used
-    return _logarithms(energies + np.uint64(front.floor), front.points.bit_length() - 1).astype(np.int32)
+    logarithms = _logarithms(energies + np.uint64(front.floor), front.points.bit_length() - 1)
+    if front.cepstrum:
+        weights = np.array(front.cepstrum, np.int64).reshape(-1, front.bands)
+        logarithms = rsh(logarithms @ weights.T, CEPSTRUM_BITS)
+    return logarithms.astype(np.int32)
 
 
 def integers(front: SoundFront, values: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Integers of the input, int64 [frames, bands], of features [frames, bands]. low, high: the input's clip range."""
+    """Integers of the input, int64 [frames, width], of features [frames, width]. low, high: the input's clip range."""
     return sat(rsh(values - np.array(front.offsets, np.int64), np.array(front.shifts, np.int64)), low, high)
 
 

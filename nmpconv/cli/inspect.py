@@ -245,7 +245,8 @@ def _port_row(port: FilePort, model: Model) -> list[str]:
     if port.state is not None:
         fed = f"{model.outputs[port.state].name} of the last call, {port.start} at first"
     if (front := port.sound) is not None:
-        fed = f"sound at {front.rate} Hz: {front.bands} bands of {len(front.window)} samples, every {front.hop}"
+        numbers = f"{front.width} MFCC of " * bool(front.cepstrum) + f"{front.bands} bands"
+        fed = f"sound at {front.rate} Hz: {numbers} of {len(front.window)} samples, every {front.hop}"
     elif tensor.float_offsets:
         fed = f"number - {'/'.join(f'{offset:g}' for offset in tensor.float_offsets[:LISTED])}"
         fed += "/..." if len(tensor.float_offsets) > LISTED else ""

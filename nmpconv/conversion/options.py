@@ -244,7 +244,7 @@ class Options:
         metadata=as_flag(
             MODEL,
             "How sound becomes the input, so that .wav files can be given: logarithms of energies in mel bands, "
-            "of windows of so many samples; or rate=HZ for the samples themselves.",
+            "of windows of so many samples, with mfcc=N their cosine transform; or rate=HZ for the samples themselves.",
             metavar="rate=HZ,window=N,hop=N,bands=N",
             shows_default=False,
             recorded="audio",

@@ -5,6 +5,8 @@ second. Frame i is the logarithm of the energy in each band, log(energy + floor)
 under a Hann window. Bands are triangles at equal distances on the mel scale 2595 * log10(1 + f / 700) (O'Shaughnessy,
 1987), from ``low`` to ``high`` Hz. With a rate alone, a frame is a sample. The Fourier transform has ``fft`` points:
 zeros follow a shorter window. Where that is a power of two, frames are computed in integers, as on a device (`sound`).
+With ``mfcc`` a frame is the first so many numbers of the orthonormal DCT-II of these logarithms; ``htk=1`` gives number
+0 the factor of the others, sqrt(2 / bands), as HTK and tf.signal do.
 """
 
 from __future__ import annotations
@@ -30,20 +32,22 @@ from nmpconv.errors import InputError, UsageError
 SUFFIX = ".wav"
 PCM = 1  # a WAV file's number for integers
 FORM = (
-    "rate=8000,window=512,hop=256,bands=24, maybe low=0,high=4000,floor=0.001,fft=512,integers=1; or rate=16000 for "
-    "samples"
+    "rate=8000,window=512,hop=256,bands=24, maybe low=0,high=4000,floor=0.001,fft=512,mfcc=10,htk=0,integers=1; or "
+    "rate=16000 for samples"
 )
 NEEDED = ("rate", "window", "hop", "bands")
-WHOLE = (*NEEDED, "fft", "integers")
+WHOLE = (*NEEDED, "fft", "mfcc", "htk", "integers")
 WINDOW_MAX, BANDS_MAX = 1 << 16, 4096
+MFCC_BANDS = 3  # least of them whose weights in a cosine transform are below 1
 
 Ears = Callable[[Path], np.ndarray]
 
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """window, hop: samples; 0 where a frame is a sample. low, high: Hz. fft: points of the Fourier transform. integers:
-    whether frames are computed in integers, by ``tables`` of a file or those that the numbers mean."""
+    """window, hop: samples; 0 where a frame is a sample. low, high: Hz. fft: points of the Fourier transform. mfcc:
+    numbers of the cosine transform; 0 for none. htk: 1 for a number 0 as large as the others. integers: 1 for frames in
+    integers, by ``tables`` of a file or those that the numbers mean."""
 
     rate: int
     window: int = 0
@@ -53,29 +57,32 @@ class FrontEnd:
     high: float = 0.0
     floor: float = 1e-3
     fft: int = 0
+    mfcc: int = 0
+    htk: int = 0
     integers: int = 0
     tables: SoundFront | None = field(default=None, repr=False)
 
     @property
     def width(self) -> int:
         """Numbers of a frame."""
-        return self.bands or 1
+        return self.mfcc or self.bands or 1
 
     def frames(self, samples: np.ndarray) -> np.ndarray:
         """float32 [frames, width] of samples [n]; those at the end that fill no window are left out."""
         if not self.bands:
             return np.asarray(samples, np.float32)[:, None]
         if self.integers:
-            energies = sound.features(self.whole, to_pcm(samples))
-            return np.ldexp(energies, sound.EXPONENT).astype(np.float32)  # exact: they have 23 bits
+            whole = sound.features(self.whole, to_pcm(samples))
+            return np.ldexp(whole, sound.EXPONENT).astype(np.float32)  # exact: energies have 23 bits
         count = max(0, (len(samples) - self.window) // self.hop + 1)
         cut = np.lib.stride_tricks.sliding_window_view(samples, self.window)[:: self.hop] if count else samples[:0]
-        hann, filters = np.hanning(self.window), self._filters()
-        energies = np.empty((count, self.bands), np.float32)
+        hann, filters, cosines = np.hanning(self.window), self._filters(), self._cosines()
+        frames = np.empty((count, self.width), np.float32)
         for i in range(count):
             energy = (np.abs(np.fft.rfft(cut[i] * hann, self.fft)) ** 2) @ filters
-            energies[i] = np.log(energy + self.floor)
-        return energies
+            logarithms = np.log(energy + self.floor)
+            frames[i] = logarithms @ cosines if self.mfcc else logarithms
+        return frames
 
     def _filters(self) -> np.ndarray:
         """[fft / 2 + 1, bands]: the triangles."""
@@ -85,6 +92,13 @@ class FrontEnd:
         rise = (hertz - edges[:-2]) / (edges[1:-1] - edges[:-2])
         fall = (edges[2:] - hertz) / (edges[2:] - edges[1:-1])
         return np.maximum(0, np.minimum(rise, fall))
+
+    def _cosines(self) -> np.ndarray:
+        """[bands, mfcc]: weights of the bands in the numbers of the cosine transform."""
+        angles = np.outer(2 * np.arange(self.bands) + 1, np.arange(self.mfcc)) * (np.pi / (2 * self.bands))
+        factors = np.full(self.mfcc, np.sqrt(2 / self.bands))
+        factors[:1] *= 1 if self.htk else np.sqrt(0.5)
+        return np.cos(angles) * factors
 
     @cached_property
     def whole(self) -> SoundFront:
@@ -105,6 +119,7 @@ class FrontEnd:
             tuple(end - start for start, end in spans),
             tuple(int(w) for row, (start, end) in zip(filters, spans, strict=True) for w in row[start:end]),
             self._whole_floor,
+            cepstrum=tuple(np.rint(self._cosines().T * (1 << sound.CEPSTRUM_BITS)).astype(int).ravel().tolist()),
         )
 
     @property
@@ -125,6 +140,8 @@ class FrontEnd:
             return f"{self.rate} samples a second; up to {sound.RATE_MAX} can be"
         if not self.hop <= sound.HOP_MAX:
             return f"a hop of {self.hop}; up to {sound.HOP_MAX} can be"
+        if self.mfcc and not MFCC_BANDS <= self.bands <= self.fft:
+            return f"MFCC of {self.bands} bands; {MFCC_BANDS} to the {self.fft} points of the transform can be"
         return "" if 1 <= self._whole_floor <= sound.FLOOR_MAX else f"a floor of {self.floor:g} is out of their range"
 
 
@@ -134,7 +151,8 @@ KEYS = {key.name for key in fields(FrontEnd)} - {"tables"}
 def of_file(tables: SoundFront) -> FrontEnd:
     """The front end in integers that a file has."""
     size, bands = len(tables.window), tables.bands
-    return FrontEnd(tables.rate, size, tables.hop, bands, fft=tables.points, integers=1, tables=tables)
+    mfcc = tables.width if tables.cepstrum else 0
+    return FrontEnd(tables.rate, size, tables.hop, bands, fft=tables.points, mfcc=mfcc, integers=1, tables=tables)
 
 
 def to_pcm(samples: np.ndarray) -> np.ndarray:
@@ -157,7 +175,8 @@ def parse(text: str) -> FrontEnd:
     front = FrontEnd(**{**defaults, **numbers})  # type: ignore[arg-type]
     whole_keys = set(NEEDED) & set(texts)
     framed = 2 <= front.window <= WINDOW_MAX and front.hop >= 1 and 1 <= front.bands <= BANDS_MAX and front.floor > 0
-    framed = framed and front.window <= front.fft <= WINDOW_MAX and front.integers in (0, 1)
+    framed = framed and front.window <= front.fft <= WINDOW_MAX and {front.htk, front.integers} <= {0, 1}
+    framed = framed and 0 <= front.mfcc <= front.bands and front.htk <= front.mfcc
     if front.rate < 1 or not (set(texts) == {"rate"} or (whole_keys == set(NEEDED) and framed)):
         raise wrong
     if not 0 <= front.low < front.high <= front.rate / 2:
@@ -267,7 +286,7 @@ def time_axis(front: FrontEnd, shape: Sequence[int], axis: int | None) -> int:
         raise UsageError(
             f"frames of {front.width} number{'s' * (front.width > 1)} do not fit an input of {list(shape)}",
             where="--audio",
-            hint="one axis is time, one has the bands",
+            hint="one axis is time, one has the bands, or the MFCC",
         )
     return fits[-1] if axis is None else axis
 

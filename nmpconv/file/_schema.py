@@ -278,6 +278,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("shifts", 9, "vector", "byte", 0, True),
         Field("offsets", 10, "vector", "int", 0, True),
         Field("turned", 11, "scalar", "bool", 0, False),
+        Field("cepstrum", 12, "vector", "short", 0, False),
     ),
     "Port": (
         Field("name", 0, "string", "string", 0, True),

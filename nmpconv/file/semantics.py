@@ -164,7 +164,7 @@ class _Check:
                 for what, holds in sound.rules(front):
                     yield TENSOR, f"{name!r} has {what}", holds
                 size = self.values[tensor].size
-                yield TENSOR, f"{name!r} has {front.bands} bands in {size} elements", size % front.bands == 0
+                yield TENSOR, f"{name!r} has frames of {front.width} in {size} elements", size % front.width == 0
 
     # -- ops ----------------------------------------------------------------------------------------------------------
 

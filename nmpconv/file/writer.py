@@ -135,7 +135,7 @@ def _port(name: str, graph: Graph, index: Mapping[str, int], sound: SoundFront |
         "preprocess": None if preprocess is None else _preprocess(preprocess),
         "pixels": name in graph.pixels,
         "source_shape": graph.source_shapes.get(name),
-        "sound": None if sound is None else asdict(sound),
+        "sound": None if sound is None else asdict(sound) | {"cepstrum": sound.cepstrum or None},
         **state_fields,
     }
 

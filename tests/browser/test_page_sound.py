@@ -32,8 +32,11 @@ FRONTS = {
     "padded": "rate=16000,window=401,hop=160,bands=30,fft=1024,low=60,high=7600,floor=0.00001",
     "padded floats": "rate=16000,window=400,hop=160,bands=30,fft=480",
     "odd": "rate=16000,window=400,hop=160,bands=30,low=60,high=7600,floor=0.00001",
+    "mfcc": "rate=8000,window=256,hop=256,bands=20,mfcc=13",
+    "mfcc floats": "rate=16000,window=400,hop=160,bands=30,fft=480,mfcc=12,htk=1",
     "samples": "rate=8000",
 }
+NOTHING = 1e-6  # of sums of logarithms that cancel each other: cosine transforms of silence
 FEATURES = """
 import { readFileSync } from "node:fs";
 const [, , module, file, front] = process.argv;
@@ -89,7 +92,8 @@ def test_frames_are_those_of_python(
     assert found["rate"] == front.rate
     assert np.shape(found["frames"]) == wanted.shape
     apart = 1 if front.bands and not front.integers else 0
-    np.testing.assert_array_max_ulp(np.array(found["frames"], np.float32), wanted, apart)
+    pair = [np.where(np.abs(x) < NOTHING, 0, x).astype(np.float32) for x in (np.array(found["frames"]), wanted)]
+    np.testing.assert_array_max_ulp(*pair, apart)
 
 
 def of_run(file: nmpconv.Converted, sound: Path) -> tuple[list[dict[str, Any]], str]:

@@ -176,7 +176,11 @@ def test_samples_themselves_are_frames() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["window=3", "rate=8000,window=64", "rate=x", f"{FRONT},rate=1", f"{FRONT},high=5000", "rate=0", "a"]
+    "text",
+    [
+        *("window=3", "rate=8000,window=64", "rate=x", f"{FRONT},rate=1", f"{FRONT},high=5000", "rate=0", "a"),
+        *("rate=8000,mfcc=1", f"{FRONT},mfcc=-1", f"{FRONT},mfcc=4097", f"{FRONT},htk=1", f"{FRONT},mfcc=3,htk=2"),
+    ],
 )
 def test_no_front_end(text: str) -> None:
     with pytest.raises(UsageError) as error:

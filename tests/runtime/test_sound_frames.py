@@ -18,6 +18,7 @@ from c_core import C99, SANITIZE, WARNINGS, includes, sources
 
 from nmpconv.base import sound
 from nmpconv.base.sound import SoundFront
+from nmpconv.base.sqnr import sqnr_db
 from nmpconv.conversion import sound_ports
 from nmpconv.conversion.options import Options
 from nmpconv.data.audio import FrontEnd, parse, to_pcm
@@ -38,13 +39,15 @@ FRONTS = {
     "least": "rate=8000,window=2,hop=1,bands=2,fft=16,floor=100",
     "16": "rate=8000,window=16,hop=8,bands=3",
     "most": "rate=48000,window=4096,hop=3000,bands=100,floor=0.000000001",
+    "mfcc": "rate=16000,window=480,hop=320,bands=40,fft=512,low=20,high=4000,floor=0.000001,mfcc=10",
+    "all mfcc": "rate=8000,window=30,hop=64,bands=16,fft=32,mfcc=16,htk=1",
 }
 
 
 def file_of(front: SoundFront, frames: int = 3, bits: int = 8) -> bytes:
     """A model whose input is so many frames."""
     net = nets.Net(grid=nets.grid(bits, 0))
-    shape = (front.bands, frames) if front.turned else (frames, front.bands)
+    shape = (front.width, frames) if front.turned else (frames, front.width)
     net.input("x", 1, *shape)
     net.op("requantize", "x", "y", quant=nets.grid(bits, 1))
     return to_bytes(plan_memory.run(net.graph("y")), {}, sounds={"x": front})
@@ -80,14 +83,14 @@ def wanted(front: SoundFront, pcm: np.ndarray, frames: int, bits: int) -> tuple[
     """The number of frames, and the checksum of their numbers and of what the input holds at the end."""
     numbers = sound.features(front, pcm)
     low, high = (-128, 127) if bits == 8 else (-32768, 32767)
-    whole = np.concatenate([np.zeros((frames, front.bands), int), sound.integers(front, numbers, low, high)])[-frames:]
+    whole = np.concatenate([np.zeros((frames, front.width), int), sound.integers(front, numbers, low, high)])[-frames:]
     whole = whole.T if front.turned else whole
     return len(numbers), checksum(numbers.astype("<i4").tobytes() + whole.astype(f"<i{bits // 8}").tobytes())
 
 
 def on_a_grid(front: SoundFront, rng: np.random.Generator, case: int) -> SoundFront:
     """With shifts and offsets: one or one a band, also where integers saturate."""
-    count = front.bands if case % 2 else 1
+    count = front.width if case % 2 else 1
     shifts = tuple(int(n) for n in rng.integers(6, 17, count))
     return replace(front, shifts=shifts, offsets=tuple(int(n) for n in rng.integers(-400000, 400000, count)))
 
@@ -102,7 +105,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
         front = replace(on_a_grid(one, rng, i), turned=i % 3 == 1)
         data, size = file_of(front, frames, bits), len(front.window)
         arrays.append(f"static const ALIGNED uint8_t model_{i}[] = {{{','.join(map(str, data))}}};")
-        input_bytes = frames * front.bands * bits // 8
+        input_bytes = frames * front.width * bits // 8
         for kind in range(KINDS):
             samples = min(size + int(rng.integers(2, 6)) * front.hop, 12000) + int(rng.integers(0, front.hop))
             piece = int(rng.integers(1, 300))
@@ -137,7 +140,7 @@ def test_the_integers_of_numpy_and_c_here(
         subprocess.run(command, cwd=tmp_path, check=True)
     subprocess.run([gcc, *SANITIZE, *sorted(tmp_path.glob("*.o")), "-o", tmp_path / "sounds"], check=True)
     said = subprocess.run([tmp_path / "sounds"], capture_output=True, text=True)
-    assert said.stdout == "48 sounds, 0 differ\n", said.stdout + said.stderr
+    assert said.stdout == f"{KINDS * len(FRONTS)} sounds, 0 differ\n", said.stdout + said.stderr
 
 
 @pytest.mark.slow
@@ -155,7 +158,7 @@ def test_the_integers_of_numpy_and_c_on_a_board(
     make += [f"SRC={tmp_path / 'bundle' / 'src'}", f"NAME={board}", f"DEFINES=-I{cases}"]
     make += [f"MAIN=../tests/{OWN} ../tests/memory.c"]
     subprocess.run(make, check=True, capture_output=True)
-    assert output(board, tmp_path / f"{board}.elf") == "48 sounds, 0 differ\n"
+    assert output(board, tmp_path / f"{board}.elf") == f"{KINDS * len(FRONTS)} sounds, 0 differ\n"
 
 
 def heard(kind: str) -> np.ndarray:
@@ -180,6 +183,29 @@ def test_near_the_floats(name: str, kind: str) -> None:
     assert apart[~weak].mean() < 1e-3
 
 
+@pytest.mark.parametrize("kind", ["tones", "noise", "quiet"])
+@pytest.mark.parametrize("name", ["mfcc", "all mfcc"])
+def test_mfcc_near_the_floats(name: str, kind: str) -> None:
+    """All numbers but the first, the largest one, whose SQNR is more."""
+    front = parse(FRONTS[name])
+    whole, floats = front.frames(heard(kind)), replace(front, integers=0).frames(heard(kind))
+    assert front.integers and whole.shape[1] == front.mfcc == front.whole.width
+    assert sqnr_db(floats[:, 1:], whole[:, 1:]) > 50
+
+
+@pytest.mark.parametrize("htk", [0, 1])
+def test_mfcc_are_a_cosine_transform(htk: int) -> None:
+    """The numbers of the orthonormal DCT-II, by its sum; with htk=1 that of tf.signal.mfccs_from_log_mel_spectrograms:
+    2 / sqrt(2 * bands) times the sum for number 0, too."""
+    bands = parse("rate=16000,window=480,hop=320,bands=40,fft=512,integers=0")
+    mfcc = replace(bands, mfcc=13, htk=htk)
+    logarithms, found = bands.frames(heard("tones")).astype(float), mfcc.frames(heard("tones"))
+    for k in range(13):
+        cosines = [math.cos(math.pi * k * (2 * band + 1) / 80) for band in range(40)]
+        factor = 2 / math.sqrt(80) if k or htk else 1 / math.sqrt(40)
+        np.testing.assert_allclose(found[:, k], logarithms @ cosines * factor, atol=2e-5)
+
+
 def test_powers_are_those_of_the_transform() -> None:
     """Against numpy's transform of the same integers, as far as the rounding of 30 bits goes."""
     front = parse("rate=8000,window=256,hop=256,bands=2,fft=256").whole
@@ -193,6 +219,15 @@ def test_powers_are_those_of_the_transform() -> None:
     found = sound.features(one, pcm)[0] / 65536
     energy = np.abs(np.fft.rfft(pcm / 32768 * np.array(one.window) / 32768)) ** 2
     np.testing.assert_allclose(found, np.log(energy), atol=3e-4)
+
+
+def _mixed(front: SoundFront, weight: int) -> dict[str, Any]:
+    """300 bands and a coefficient of them."""
+    return {"points": 512, "turns": parse("rate=8000,window=512,hop=9,bands=2").whole.turns, "first": (0,) * 300} | {
+        "counts": (0,) * 300,
+        "weights": (),
+        "cepstrum": (weight,) * 300,
+    }
 
 
 WRONG: dict[str, Callable[[SoundFront], dict[str, Any]]] = {
@@ -219,7 +254,13 @@ WRONG: dict[str, Callable[[SoundFront], dict[str, Any]]] = {
     "a weight of a band beyond 1": lambda one: {"weights": (*one.weights[:-1], 32769)},
     "a floor of 0": lambda one: {"floor": 0},
     "a floor of 4611686018427387905": lambda one: {"floor": 2**62 + 1},
-    "2 shifts for 7 bands": lambda one: {"shifts": (1, 2), "offsets": (1, 2)},
+    "13 weights of a cepstrum of 7 bands": lambda one: {"cepstrum": (1,) * 13},
+    "8 coefficients": lambda one: {"cepstrum": (1,) * 56},
+    "a coefficient that enlarges": lambda one: _mixed(one, -32768),
+    "a coefficient that": lambda one: _mixed(one, 32767),
+    "7 shifts for 3 numbers": lambda one: {"cepstrum": (1,) * 21, "shifts": (1,) * 7, "offsets": (1,) * 7},
+    "frames of 2 in 21 elements": lambda one: {"cepstrum": (1,) * 14},
+    "2 shifts for 7 numbers": lambda one: {"shifts": (1, 2), "offsets": (1, 2)},
     "0 shifts": lambda one: {"shifts": (), "offsets": ()},
     "7 offsets for 1 shifts": lambda one: {"offsets": (0,) * 7},
     "a shift out of range": lambda one: {"shifts": (48,)},
@@ -268,6 +309,7 @@ def test_random_numbers_are_judged_alike() -> None:
             tuple(counts.tolist()),
             (high,) * int(counts.sum()),
             int(rng.choice([1, 2**62])),
+            cepstrum=tuple(rng.integers(-32768, 32768, int(rng.choice([0, 0, bands, bands, bands * 2, 5]))).tolist()),
         )
         data = file_of(front)
         try:
@@ -280,14 +322,20 @@ def test_random_numbers_are_judged_alike() -> None:
         taken += 1
         for kind in (0, 1, 2, 5):
             found = sound.features(front, pcm_of(kind, 300))
-            assert np.abs(found).max(initial=0) < math.log(2**63) * 65536
+            sums = front.bands if front.cepstrum else 1  # weights are at most 1
+            assert np.abs(found).max(initial=0) < math.log(2**63) * 65536 * sums
     assert 20 < taken < 140
 
 
 def test_a_front_end_says_whether_it_is_in_integers() -> None:
     assert parse("rate=8000,window=400,hop=160,bands=20").why_floats.startswith("a transform of 400 points")
     assert [parse(f"rate=8000,window=512,hop=9,bands=20,integers={n}").integers for n in (0, 1)] == [0, 1]
-    for text, why in (("window=400,hop=160,bands=9", "400 points"), ("window=16,hop=70000,bands=9", "a hop of 70000")):
+    for text, why in (
+        ("window=400,hop=160,bands=9", "400 points"),
+        ("window=16,hop=70000,bands=9", "a hop of 70000"),
+        ("window=16,hop=9,bands=2,mfcc=2", "MFCC of 2 bands; 3 to the 16 points"),
+        ("window=16,hop=9,bands=17,mfcc=2", "MFCC of 17 bands"),
+    ):
         with pytest.raises(UsageError, match=why):
             parse(f"rate=8000,{text},integers=1")
     with pytest.raises(UsageError, match="floor"):

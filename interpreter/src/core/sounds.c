@@ -15,6 +15,7 @@
 #define TURN_SLACK ((int64_t)1 << 31) /* of sin^2 + cos^2, for rounding */
 #define FLOOR_MAX ((int64_t)1 << 62)
 #define OFFSET_MAX ((int64_t)1 << 30)
+#define CEPSTRUM_MAX ((int64_t)1 << 23) /* of the sum of the magnitudes of weights in a coefficient */
 
 static uint32_t u16_at(fb_vector v, uint32_t i) {
   return fb_load16(v.data + 2 * (size_t)i);
@@ -62,17 +63,34 @@ static nmp_rule check_bands(const uint8_t *front, uint32_t points) {
   return rule.status ? rule : check_weights("weight of a band", weights);
 }
 
-static nmp_rule check_grid(const uint8_t *front, uint32_t bands) {
+static nmp_rule check_cepstrum(fb_vector weights, uint32_t bands, uint32_t points) {
+  const uint32_t count = weights.count / bands;
+  nmp_rule rule = within("weights beside whole coefficients", weights.count % bands, 0, 0);
+  if (rule.status == NMP_OK) {
+    rule = within("number of coefficients", count, 0, bands < points ? bands : points);
+  }
+  for (uint32_t k = 0; k < count && rule.status == NMP_OK; k++) {
+    int64_t sum = 0;
+    for (uint32_t band = 0; band < bands; band++) {
+      const int16_t weight = (int16_t)u16_at(weights, k * bands + band);
+      sum += weight < 0 ? -weight : weight;
+    }
+    rule = within("weights of a coefficient", sum, 0, CEPSTRUM_MAX);
+  }
+  return rule;
+}
+
+static nmp_rule check_grid(const uint8_t *front, uint32_t width) {
   const fb_vector shifts = fb_sound_shifts(front), offsets = fb_sound_offsets(front);
   nmp_rule rule =
-      within("number of shifts", shifts.count, shifts.count == 1 ? 1 : bands, shifts.count == 1 ? 1 : bands);
+      within("number of shifts", shifts.count, shifts.count == 1 ? 1 : width, shifts.count == 1 ? 1 : width);
   if (rule.status == NMP_OK) {
     rule = within("number of offsets", offsets.count, shifts.count, shifts.count);
   }
   for (uint32_t i = 0; i < shifts.count && rule.status == NMP_OK; i++) {
-    rule = within("shift of a band", (int8_t)shifts.data[i], NMP_SHIFT_MIN, NMP_SHIFT_MAX);
+    rule = within("shift of a number", (int8_t)shifts.data[i], NMP_SHIFT_MIN, NMP_SHIFT_MAX);
     if (rule.status == NMP_OK) {
-      rule = within("offset of a band", fb_int_element(offsets, i), -OFFSET_MAX, OFFSET_MAX);
+      rule = within("offset of a number", fb_int_element(offsets, i), -OFFSET_MAX, OFFSET_MAX);
     }
   }
   return rule;
@@ -80,7 +98,7 @@ static nmp_rule check_grid(const uint8_t *front, uint32_t bands) {
 
 static nmp_rule check_front(const uint8_t *front, uint32_t size) {
   const uint32_t points = fb_sound_points(front), bands = fb_sound_counts(front).count;
-  const fb_vector window = fb_sound_window(front);
+  const fb_vector window = fb_sound_window(front), cepstrum = fb_sound_cepstrum(front);
   const uint64_t floor = fb_sound_floor(front);
   nmp_rule rule = within("samples a second", fb_sound_rate(front), 1, UINT32_MAX);
   if (rule.status == NMP_OK) {
@@ -105,9 +123,13 @@ static nmp_rule check_front(const uint8_t *front, uint32_t size) {
     rule = within("floor", nmp_capped(floor), 1, FLOOR_MAX);
   }
   if (rule.status == NMP_OK) {
-    rule = check_grid(front, bands);
+    rule = check_cepstrum(cepstrum, bands, points);
   }
-  return rule.status ? rule : within("elements beside whole frames", size % bands, 0, 0);
+  const uint32_t width = rule.status || cepstrum.count == 0 ? bands : cepstrum.count / bands;
+  if (rule.status == NMP_OK) {
+    rule = check_grid(front, width);
+  }
+  return rule.status ? rule : within("elements beside whole frames", size % width, 0, 0);
 }
 
 nmp_rule nmp_sound_check(const nmp_model *m, uint32_t input, nmp_needs *needs) {
@@ -119,7 +141,7 @@ nmp_rule nmp_sound_check(const nmp_model *m, uint32_t input, nmp_needs *needs) {
   nmp_model_tensor(m, nmp_model_port(m->inputs, input), &tensor);
   nmp_spend(needs, (uint64_t)fb_sound_window(front).count + fb_sound_turns(front).count + fb_sound_first(front).count +
                        fb_sound_counts(front).count + fb_sound_weights(front).count + fb_sound_shifts(front).count +
-                       fb_sound_offsets(front).count);
+                       fb_sound_offsets(front).count + fb_sound_cepstrum(front).count);
   if (nmp_model_state(m, input) != -1) {
     return NMP_RULE(NMP_E_TENSOR, "sound of a state", 1, 0);
   }

@@ -140,6 +140,7 @@ static const fb_field fields[] = {
     {FB_KIND_VECTOR | FB_REQUIRED, 1}, /* Sound.shifts */
     {FB_KIND_VECTOR | FB_REQUIRED, 4}, /* Sound.offsets */
     {FB_KIND_SCALAR, 1}, /* Sound.turned */
+    {FB_KIND_VECTOR, 2}, /* Sound.cepstrum */
 #endif
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Port.name */
     {FB_KIND_SCALAR, 4}, /* Port.tensor */
@@ -214,12 +215,12 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
 #if NMP_SOUND
     121 + 2 * NMP_TWO_MEMORIES, /* Sound */
 #endif
-    121 + 2 * NMP_TWO_MEMORIES + 12 * NMP_SOUND, /* Port */
-    128 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* Bytes */
-    129 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* TestVector */
-    131 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* Entry */
-    133 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* Model */
-    145 + 3 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* the end */
+    121 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* Port */
+    128 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* Bytes */
+    129 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* TestVector */
+    131 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* Entry */
+    133 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* Model */
+    145 + 3 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

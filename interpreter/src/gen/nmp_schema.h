@@ -267,6 +267,10 @@ static inline uint8_t fb_sound_turned(const uint8_t *table) {
   return fb_bool(table, 11, 0);
 }
 
+static inline fb_vector fb_sound_cepstrum(const uint8_t *table) {
+  return fb_get_vector(table, 12);
+}
+
 static inline const char *fb_port_name(const uint8_t *table) {
   return fb_string(table, 0);
 }

@@ -1,11 +1,12 @@
 /* Sound: a window, a Fourier transform of real numbers by one of half as many complex ones, energies in bands, their
- * logarithms. FORMAT.md says how every number is rounded.
+ * logarithms, maybe a cosine transform of these. FORMAT.md says how every number is rounded.
  *
  * Bounds. A weighted sample has at most 2^30, so z = x[2i] + i x[2i+1] has a magnitude of at most 1.42 * 2^30. A stage
  * of the transform returns a mean of numbers that were turned, by at most 1 + 2^-29, and rounded, by less than 10: no
  * magnitude passes 1.43 * 2^30 < 2^31 in all of at most 6 stages, and no part of one does. A frequency has then at most
  * 2^29 + 2^8, its power 2^58 + 2^39; by Parseval all of them have together at most 2^58 + 2^45, and with PAST_BITS left
- * out and weights of at most 2^15 an energy has 2^63 + 2^50. With a floor of at most 2^62 that is below 2^64.
+ * out and weights of at most 2^15 an energy has 2^63 + 2^50. With a floor of at most 2^62 that is below 2^64. A
+ * logarithm has then less than 2^22, and the sum of a coefficient, whose weights have together at most 2^23, 2^45.
  */
 #include "nmp_sound.h"
 
@@ -18,6 +19,7 @@
 #define PAST_BITS 10 /* of powers */
 #define LN2 45426    /* * 2^-16 */
 #define PIECES_BITS 6
+#define CEPSTRUM_BITS 15
 #define STATE_BYTES 64 /* before the samples; see NMP_SOUND_BYTES */
 
 struct nmp_sound {
@@ -53,6 +55,12 @@ static uint32_t u16_at(fb_vector v, uint32_t i) {
   return fb_load16(v.data + 2 * (size_t)i);
 }
 
+/* Numbers of a frame of the input. */
+static uint32_t width_of(const uint8_t *front, uint32_t bands) {
+  const uint32_t count = fb_sound_cepstrum(front).count;
+  return count ? count / bands : bands;
+}
+
 static const uint8_t *front_of(const nmp_net *net, uint32_t input, nmp_tensor *tensor) {
   const nmp_model *m = net == NULL ? NULL : nmp_model_of(net);
   if (!NMP_SOUND || m == NULL || input >= m->inputs.count) {
@@ -73,7 +81,8 @@ nmp_status nmp_sound_about(const nmp_net *net, uint32_t input, nmp_sound_info *i
   info->hop = fb_sound_hop(front);
   info->points = fb_sound_points(front);
   info->bands = fb_sound_counts(front).count;
-  info->frames = tensor.size / info->bands;
+  info->numbers = width_of(front, info->bands);
+  info->frames = tensor.size / info->numbers;
   info->bytes = NMP_SOUND_BYTES(info->window, info->points);
   return NMP_OK;
 }
@@ -292,6 +301,21 @@ static void logarithms(const nmp_sound *s, const int32_t *z, int32_t *numbers) {
   }
 }
 
+/* Coefficients of the logarithms, in their place. room: of at least as many. */
+static void transform(const nmp_sound *s, int32_t *numbers, int32_t *room) {
+  const fb_vector cepstrum = fb_sound_cepstrum(s->front);
+  const int16_t *weight = (const int16_t *)(const void *)cepstrum.data;
+  const uint32_t count = cepstrum.count / s->bands;
+  for (uint32_t k = 0; k < count; k++) {
+    int64_t sum = 0;
+    for (uint32_t band = 0; band < s->bands; band++) {
+      sum += (int64_t)numbers[band] * *weight++;
+    }
+    room[k] = (int32_t)nmp_rsh(sum, CEPSTRUM_BITS);
+  }
+  memcpy(numbers, room, count * sizeof *room);
+}
+
 void nmp_sound_frame(nmp_sound *s, int32_t *numbers) {
   int32_t *z = numbers_of(s);
   const uint32_t m = s->points / 2;
@@ -301,6 +325,7 @@ void nmp_sound_frame(nmp_sound *s, int32_t *numbers) {
   }
   powers(z, m, s->turns);
   logarithms(s, z, numbers);
+  transform(s, numbers, z);
   const uint32_t gone = s->hop < s->size ? s->hop : s->size;
   s->heard = s->size - gone;
   s->skip = s->hop - gone;
@@ -309,18 +334,17 @@ void nmp_sound_frame(nmp_sound *s, int32_t *numbers) {
 
 void nmp_sound_put(const nmp_sound *s, const int32_t *numbers, void *to) {
   const fb_vector shifts = fb_sound_shifts(s->front), offsets = fb_sound_offsets(s->front);
-  const uint32_t frames = s->elements / s->bands, width = s->bits / 8;
+  const uint32_t count = width_of(s->front, s->bands), frames = s->elements / count, width = s->bits / 8;
   const uint32_t apart = fb_sound_turned(s->front) ? frames : 1; /* from a band's integer to the next one's */
-  const size_t row = (size_t)(apart > 1 ? frames : s->elements) * width,
-               gone = (size_t)(apart > 1 ? 1 : s->bands) * width;
+  const size_t row = (size_t)(apart > 1 ? frames : s->elements) * width, gone = (size_t)(apart > 1 ? 1 : count) * width;
   for (uint8_t *at = to; at < (uint8_t *)to + (size_t)s->elements * width; at += row) {
     memmove(at, at + gone, row - gone);
   }
-  for (uint32_t band = 0; band < s->bands; band++) {
-    const uint32_t grid = shifts.count > 1 ? band : 0;
-    const int64_t number = (int64_t)numbers[band] - fb_int_element(offsets, grid);
+  for (uint32_t i = 0; i < count; i++) {
+    const uint32_t grid = shifts.count > 1 ? i : 0;
+    const int64_t number = (int64_t)numbers[i] - fb_int_element(offsets, grid);
     const int32_t integer = nmp_sat(nmp_rsh(number, (int8_t)shifts.data[grid]), s->lo, s->hi);
-    const size_t place = apart > 1 ? (size_t)band * frames + frames - 1 : s->elements - s->bands + (size_t)band;
+    const size_t place = apart > 1 ? (size_t)i * frames + frames - 1 : s->elements - count + (size_t)i;
     if (width == 1) {
       ((int8_t *)to)[place] = (int8_t)integer;
     } else {

@@ -76,8 +76,9 @@ def _ports(role: str, ports: Sequence[FilePort], bundled: BundledModel) -> Itera
             yield f"{macro}_RATE {front.rate} /* samples of sound a second: nmp_sound.h */"
             yield f"{macro}_WINDOW {len(front.window)} /* samples of a frame */"
             yield f"{macro}_HOP {front.hop} /* samples from a frame to the next one */"
-            yield f"{macro}_BANDS {front.bands} /* numbers of a frame */"
-            yield f"{macro}_FRAMES {prod(tensor.shape) // front.bands}"
+            yield f"{macro}_BANDS {front.bands} /* numbers of a frame's memory */"
+            yield f"{macro}_NUMBERS {front.width} /* of them in a frame of the input */"
+            yield f"{macro}_FRAMES {prod(tensor.shape) // front.width}"
             yield f"{macro}_SOUND_BYTES {front.memory} /* of memory for nmp_sound_create */"
 
 

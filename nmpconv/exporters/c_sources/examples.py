@@ -130,7 +130,7 @@ def _run(bundled: BundledModel, creation: dict[str, str]) -> str:
     """A function that runs one model on its buffers."""
     for i, front in bundled.sounds.items():
         tensor = bundled.model.tensors[bundled.model.inputs[i].tensor]
-        frames = prod(tensor.shape) // front.bands
+        frames = prod(tensor.shape) // front.width
         has_states = any(port.state is not None for port in bundled.model.inputs)
         result = f"{bundled.name}_names[best]" if _labels(bundled) else f'"{bundled.name}"'
         steps = frames if has_states else max(frames // 4, 1)

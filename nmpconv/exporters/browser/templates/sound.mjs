@@ -55,7 +55,7 @@ const transformed = (real, imaginary) => {
 };
 
 /** The front end in integers of nmpconv/base/sound.py, with the same numbers; powers and energies have 64 bits. */
-const inIntegers = ({ hop, points, window, turns, first, counts, weights, floor }) => {
+const inIntegers = ({ hop, points, window, turns, first, counts, weights, floor, cepstrum }) => {
   const fourth = points / 4, m = points / 2, bits = Math.log2(points), least = BigInt(floor);
   const starts = counts.map((_, band) => counts.slice(0, band).reduce((sum, count) => sum + count, 0));
   const factors = weights.map(BigInt);
@@ -113,11 +113,14 @@ const inIntegers = ({ hop, points, window, turns, first, counts, weights, floor 
     const [re, im] = [0, 1].map((odd) => Int32Array.from(order, (i) => weighted(2 * i + odd)));
     transform(re, im);
     const power = powers(re, im);
-    return Float32Array.from(first, (start, band) => {
+    const logarithms = first.map((start, band) => {
       let energy = least;
       for (let i = 0; i < counts[band]; i++) energy += factors[starts[band] + i] * power[start + i];
-      return ln(energy) / 65536;
+      return ln(energy);
     });
+    const coefficient = (k) => logarithms.reduce((sum, x, band) => sum + x * cepstrum[k * first.length + band], 0);
+    const numbers = Array.from({ length: cepstrum.length / first.length }, (_, k) => Math.floor((coefficient(k) + 16384) / 32768));
+    return Float32Array.from(cepstrum.length ? numbers : logarithms, (x) => x / 65536);
   };
   return (samples) => {
     const pcm = Int16Array.from(samples, (x) => Math.min(Math.max(Math.floor(x * 32768 + 0.5), -32768), 32767));
@@ -126,9 +129,9 @@ const inIntegers = ({ hop, points, window, turns, first, counts, weights, floor 
   };
 };
 
-/** A function of samples that returns frames: an array of Float32Array of `bands` numbers; with a rate alone of one. Samples
+/** A function of samples that returns frames: an array of Float32Array of `mfcc` or `bands` numbers; with a rate alone of one. Samples
  * at the end that fill no window are left out. */
-export function frontEnd({ rate, window, hop, bands, low, high, floor, fft, tables }) {
+export function frontEnd({ rate, window, hop, bands, low, high, floor, fft, mfcc, htk, tables }) {
   if (tables) return inIntegers(tables);
   if (!bands) return (samples) => Array.from(samples, (x) => Float32Array.of(x));
   const hann = Float64Array.from({ length: window }, (_, i) => 0.5 + 0.5 * Math.cos((Math.PI * (2 * i + 1 - window)) / (window - 1)));
@@ -145,7 +148,10 @@ export function frontEnd({ rate, window, hop, bands, low, high, floor, fft, tabl
   const frame = (samples, at) => {
     const padded = Float64Array.from({ length: fft }, (_, i) => (i < window ? hann[i] * samples[at + i] : 0));
     const [re, im] = transformed(padded, new Float64Array(fft));
-    return Float32Array.from(filters, (some) => Math.log(some.reduce((sum, [k, weight]) => sum + weight * (re[k] ** 2 + im[k] ** 2), 0) + floor));
+    const logarithms = filters.map((some) => Math.log(some.reduce((sum, [k, weight]) => sum + weight * (re[k] ** 2 + im[k] ** 2), 0) + floor));
+    const factor = (k) => Math.sqrt((k || htk ? 2 : 1) / bands), angle = (k, band) => (Math.PI * k * (2 * band + 1)) / (2 * bands);
+    const coefficient = (_, k) => logarithms.reduce((sum, x, band) => sum + x * Math.cos(angle(k, band)) * factor(k), 0);
+    return Float32Array.from(mfcc ? Array.from({ length: mfcc }, coefficient) : logarithms);
   };
   return (samples) => {
     const count = Math.max(0, Math.floor((samples.length - window) / hop) + 1);
