@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "file"))
@@ -11,6 +12,8 @@ import nets
 from op_cases import BY_OP
 from test_states import leaky
 
+from nmpconv.data import audio
+from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
 
@@ -32,6 +35,17 @@ def graphs() -> list[Graph]:
         models += [nets.placed(case.graph) for case in cases[:: -(-len(cases) // PER_OP)]]
         models += [plan_memory.run(case.graph, room) for case in cases[:: -(-len(cases) // 2)] for room in (None, 0)]
     return models
+
+
+def sound() -> bytes:
+    """A model of two frames, a band of which has no frequency, with a cosine transform."""
+    front = audio.parse("rate=8000,window=12,hop=4,bands=4,fft=16,mfcc=3").whole
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 2, 3)
+    net.op("add", "x x", "y")
+    return to_bytes(
+        plan_memory.run(net.graph("y")), {}, sounds={"x": replace(front, shifts=(9, 8, 8), offsets=(5, 0, 1))}
+    )
 
 
 def long(ops: int) -> Graph:

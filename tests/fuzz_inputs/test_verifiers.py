@@ -48,6 +48,13 @@ def test_mutants(good: list[bytes]) -> None:
         assert not difference(data)
 
 
+def test_mutants_of_sound(good: list[bytes]) -> None:
+    """All numbers of a front end are judged alike; some are legal, some are not."""
+    [heard] = [data for data in good if any(place.field == "Sound.cepstrum" for place in verifiers.seed(data).numbers)]
+    taken = Counter(in_c(data)[0] for data in mutants([heard], 6, MUTANTS) if not difference(data))
+    assert taken.total() == MUTANTS and min(taken[Status.OK], taken[Status.TENSOR]) > 20
+
+
 def test_mutants_reach_the_end_of_the_arena(good: list[bytes]) -> None:
     """Next to 2^31 scratch has no room: C says so of files that are right else, and of no others."""
     count = 0

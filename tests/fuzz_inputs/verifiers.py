@@ -1,6 +1,6 @@
 """Mutants of .nmp files, made by the schema, for the two verifiers, in C and in Python: they say the same of each.
 
-The good files are small models of every op in which every field is there. A mutant has one to three of these changes
+The good files are small models of every op, and one of sound, in which every field is there. A mutant has one to three of these changes
 and a right checksum: a number is a boundary, a step away or that of the same field elsewhere; a list is shorter, or two
 of its elements change places; two references of one kind do; an op is of another kind.
 """
@@ -24,7 +24,7 @@ NUMBERS = sorted(
     {sign * (2**power + step) for power in (0, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 30, 31) for step in (-1, 0, 1)
      for sign in (1, -1)} | {30, -30, 47, 48, 62, -62, 381, 513, 131071, 131072, 32768, 2**32 - 16}
 )  # fmt: skip
-LEAST = {"byte": -(2**7), "int": -(2**31)}  # others are unsigned
+LEAST = {"byte": -(2**7), "short": -(2**15), "int": -(2**31)}  # others are unsigned
 
 
 class Place(NamedTuple):
@@ -53,8 +53,7 @@ class Seed(NamedTuple):
 def files() -> list[bytes]:
     """Every field is there, so that it can be changed where it is."""
     contents = []
-    for graph in small.graphs():
-        data = to_bytes(graph, {})
+    for data in (*(to_bytes(graph, {}) for graph in small.graphs()), small.sound()):
         if len(data) <= small.BYTES:
             builder = flatbuffers.Builder(1 << 12)
             builder.ForceDefaults(True)
