@@ -1,8 +1,8 @@
 """Mutants of .nmp files, made by the schema, for the two verifiers, in C and in Python: they say the same of each.
 
-The good files are small models of every op, and one of sound, in which every field is there. A mutant has one to three of these changes
-and a right checksum: a number is a boundary, a step away or that of the same field elsewhere; a list is shorter, or two
-of its elements change places; two references of one kind do; an op is of another kind.
+The good files are small models of every op, and one of sound, in which every field is there. A mutant has one to three
+of these changes and a right checksum: a number is a boundary, a step away or that of the same field elsewhere; a list
+is shorter, or two of its elements change places; two references of one kind do; an op is of another kind.
 """
 
 from __future__ import annotations
