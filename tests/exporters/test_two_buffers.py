@@ -14,27 +14,42 @@ import pytest
 from nmpconv.exporters.c_sources import bundle
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
+from nmpconv.ir import Graph
 from nmpconv.passes.memory import two_memories
 from nmpconv.runtime import targets
 from nmpconv.runtime.targets import MICROCONTROLLERS
 
 
-def model(fast: int) -> bytes:
-    """Convolutions with a test vector; fast: bytes of fast memory, 0 for one memory."""
-    net = nets.Net(grid=nets.grid(8, 0))
+X = np.random.default_rng(0).integers(-128, 128, (1, 12, 12, 8)).astype(np.int8)
+
+
+def convolutions() -> Graph:
+    """The second one adds what the first one reads."""
+    net, rng = nets.Net(grid=nets.grid(8, 0)), np.random.default_rng(1)
     net.input("x", 1, 12, 12, 8)
     net.conv("x", "a", 8, 3)
-    net.conv("a", "y", 4, 3)
-    graph = nets.placed(net.graph("y"))
+    net.const("w", rng.integers(-9, 10, (8, 3, 3, 8)), nets.grid(8, *(-7,) * 8, axis=0))
+    net.const("b", rng.integers(-9, 10, 8), nets.grid(32, 0))
+    net.op("conv_add", "x a w b", "d", pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+    net.conv("d", "y", 4, 3)
+    return nets.placed(net.graph("y"))
+
+
+def model(fast: int) -> bytes:
+    """The convolutions with a test vector; fast: bytes of fast memory, 0 for one memory."""
+    graph = convolutions()
     if fast:
         graph = two_memories.run(graph, fast, targets.scratch(to_bytes(graph, {}), None))
-    x = np.random.default_rng(0).integers(-128, 128, (1, 12, 12, 8)).astype(np.int8)
-    return to_bytes(graph, {}, [([x.tobytes()], [run_reference(graph, {"x": x})["y"].tobytes()])])
+        assert graph.fast_bytes
+    return to_bytes(graph, {}, [([X.tobytes()], [run_reference(graph, {"x": X})["y"].tobytes()])])
 
 
-@pytest.mark.parametrize("models", [{"one": 2048}, {"one": 2048, "two": 0}, {"two": 0, "one": 3000}])
+@pytest.mark.parametrize(
+    "models",  # 1024: sums are in the slow memory, 1500: with copies of weights; 2048, 2500: the same in the fast one
+    [{"one": 2048, "less": 1024}, {"one": 2500, "two": 0}, {"two": 0, "one": 1500, "more": 3000}],
+)
 def test_two_buffers(models: dict[str, int], tmp_path: Path, need_tool: Callable[..., str]) -> None:
-    """Sections are those of the user's macros; every example compiles and the test vector is right."""
+    """Sections are those of the user's macros; every example compiles, and the outputs are numpy's."""
     compiler = need_tool("gcc", "clang")
     files = bundle({name: model(fast) for name, fast in models.items()})
     for name, text in files.items():
@@ -53,6 +68,8 @@ def test_two_buffers(models: dict[str, int], tmp_path: Path, need_tool: Callable
         assert found.returncode == 0, found.stdout
         if example == "test_vector":
             assert found.stdout.count("the outputs are those of the test vector") == len(models)
+            first = " ".join(map(str, run_reference(convolutions(), {"x": X})["y"].ravel()[:16]))
+            assert found.stdout.count(f"y: {first}\n") == len(models)
             found = subprocess.run([need_tool("objdump"), "-h", program], capture_output=True, text=True)
             assert ".fast" in found.stdout and ".slow" in found.stdout
 
