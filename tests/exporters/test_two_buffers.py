@@ -19,7 +19,6 @@ from nmpconv.passes.memory import two_memories
 from nmpconv.runtime import targets
 from nmpconv.runtime.targets import MICROCONTROLLERS
 
-
 X = np.random.default_rng(0).integers(-128, 128, (1, 12, 12, 8)).astype(np.int8)
 
 
