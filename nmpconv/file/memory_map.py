@@ -187,17 +187,16 @@ def _value(t: FileTensor) -> Value:
 
 
 def traffic(model: Model, step: int) -> Traffic:
-    """Bytes as `Op.reads` and `Op.output_accesses` tell them."""
+    """Bytes of the output, and of inputs as `Op.reads` tells them."""
     op, moved = model.ops[step], [0, 0]
     if op.kind in OPS and not OPS[op.kind].moves:
         return Traffic(0, 0)
     ins, [out] = ([model.tensors[i] for i in side] for side in (op.inputs, op.outputs))
-    counts, accesses = [x.nbytes // np.dtype(x.dtype).itemsize for x in ins], 1
+    counts: Sequence[int] = [x.nbytes // np.dtype(x.dtype).itemsize for x in ins]
     if op.kind in OPS:
         values, [result] = _values(model, op)
         counts = OPS[op.kind].reads(OPS[op.kind].Params(**op.params), values, result)
-        accesses = OPS[op.kind].output_accesses(result)
-    for tensor, size in zip([*ins, out], [*counts, accesses * out.nbytes // np.dtype(out.dtype).itemsize], strict=True):
+    for tensor, size in zip([*ins, out], [*counts, out.nbytes // np.dtype(out.dtype).itemsize], strict=True):
         if tensor.offset is not None:
             moved[tensor.offset >= model.fast_bytes] += size * np.dtype(tensor.dtype).itemsize
     return Traffic(*moved)

@@ -73,9 +73,6 @@ class ConvAdd(Op):
     def reads(self, params: Any, inputs: Sequence[Value], output: Value) -> list[int]:
         return [inputs[0].size, *CONV.reads(params, inputs[1:], output)]
 
-    def output_accesses(self, output: Value) -> int:
-        return 3
-
     def repeated_weights(self, params: Any, inputs: Sequence[Value], output: Value) -> Value | None:
         return CONV.repeated_weights(params, inputs[1:], output)
 

@@ -171,10 +171,6 @@ class Op:
         """Elements that are read of each input: all of them once; what windows share, for each of them."""
         return [x.size for x in inputs]
 
-    def output_accesses(self, output: Value) -> int:
-        """Times that each element of the output is written or read by the op itself."""
-        return 1
-
     def repeated_weights(self, params: Any, inputs: Sequence[Value], output: Value) -> Value | None:
         """Weights that a microcontroller reads anew for every few of many pixels; None: there are none."""
         return None

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.effort import Axis, Sums
 from nmpconv.ops.op import Op, quant_of, with_constants
@@ -39,11 +38,6 @@ class Weighted(Op):
 
     def work(self, params: Any, inputs: Sequence[Value], output: Value) -> int:
         return output.size * (inputs[1].size // inputs[1].shape[0])
-
-    def output_accesses(self, output: Value) -> int:
-        """A range that is neither all of int8 nor its positive half is clipped to when all is written."""
-        quant = quant_of(output)
-        return 1 if quant.bits != 8 or (quant.hi == INT_MAX[8] and quant.lo in (0, INT_MIN[8])) else 3
 
     def repeated_weights(self, params: Any, inputs: Sequence[Value], output: Value) -> Value | None:
         many = output.size // output.shape[-1] >= MANY_PIXELS

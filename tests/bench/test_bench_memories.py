@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nets
+import numpy as np
 import pytest
 from zoo_quick import bench_module
 
@@ -21,12 +23,17 @@ TARGET, HANDLE = "cortex-m4", 256  # bytes that are read of the net's handle, wh
 
 
 def layers() -> Graph:
-    """A window of many products, whose result is large; depthwise ones; products of 1x1."""
-    net = nets.Net(grid=nets.grid(8, -4))
+    """A window of many products, whose result is large; depthwise ones; a sum; products of 1x1. Most are clipped to a
+    range of their own."""
+    net, rng = nets.Net(grid=nets.grid(8, -4)), np.random.default_rng(1)
+    low, most = replace(nets.grid(8, -4), lo=-100), replace(nets.grid(8, -4), lo=0, hi=96)
     net.input("x", 1, 24, 24, 12)
-    net.conv("x", "a", 16, 3)
-    net.conv("a", "b", 16, 3, groups=16)
-    net.conv("b", "c", 32, 1)
+    net.conv("x", "a", 16, 3, quant=low)
+    net.conv("a", "b", 16, 3, groups=16, quant=most)
+    net.const("w", rng.integers(-9, 10, (16, 1, 1, 16)), nets.grid(8, *(-7,) * 16, axis=0))
+    net.const("v", rng.integers(-9, 10, 16), nets.grid(32, -4))
+    net.op("conv_add", "a b w v", "s", quant=low)
+    net.conv("s", "c", 32, 1, quant=most)
     net.conv("c", "d", 32, 3, groups=32, stride_h=2, stride_w=2)
     net.conv("d", "y", 8, 1)
     return plan_memory.run(net.graph("y"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -90,3 +91,31 @@ def test_attention(board: str, bits: int, measured: Callable[[str, bytes], int])
     assert choice(data, "NMP_SOFTMAX_LINES") == "1"
     products, scores = 33 * 35 * 40, 33 * 35
     assert measured(board, data) < 3.5 * products + 110 * scores + 20000
+
+
+@pytest.mark.parametrize(
+    ("op", "low", "high", "wanted"),
+    [
+        ("conv2d", -128, 127, "0"),
+        ("conv2d", 0, 127, "0"),
+        ("conv2d", 0, 96, "1"),
+        ("conv2d", -114, 127, "1"),
+        ("depthwise", 0, 96, "2"),
+        ("conv_add", -128, 127, "0"),
+        ("conv_add", 0, 127, "1"),
+        ("add", 0, 96, "0"),
+    ],
+)
+def test_ranges_of_results(op: str, low: int, high: int, wanted: str) -> None:
+    """Builds leave out what clips results of convolutions to ranges that no model has, and then refuse such models."""
+    net = nets.Net(2, nets.grid(8, -4))
+    net.input("x", 1, 6, 6, 4)
+    net.integers("w", 4, 3, 3, 1 if op == "depthwise" else 4, most=90, quant=nets.grid(8, *[-6] * 4, axis=0))
+    net.integers("b", 4, most=50, quant=nets.grid(16, -4))
+    kind, inputs = {"depthwise": ("conv2d", "x w b"), "conv_add": ("conv_add", "x x w b"), "add": ("add", "x x")}.get(
+        op, ("conv2d", "x w b")
+    )
+    same = {} if op == "add" else {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
+    groups = {"groups": 4} if op == "depthwise" else {}
+    net.op(kind, inputs, "y", quant=replace(nets.grid(8, -4), lo=low, hi=high), **same, **groups)
+    assert choice(to_bytes(nets.placed(net.graph("y")), {}), "NMP_CONV_RANGES") == wanted

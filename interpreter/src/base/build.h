@@ -98,6 +98,12 @@
 #define NMP_CONV_ADD 1
 #endif
 
+/* 2: convolutions clip int8 results to any range. 1: but for depthwise ones. 0: all results have all of int8, or its
+ * positive half where nothing is added. */
+#ifndef NMP_CONV_RANGES
+#define NMP_CONV_RANGES 2
+#endif
+
 /* 1: inputs may be states. */
 #ifndef NMP_STATES
 #define NMP_STATES 1

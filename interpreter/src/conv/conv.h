@@ -93,6 +93,16 @@ static inline int nmp_conv_is_depthwise(const nmp_conv *c) {
   return NMP_CONV_DEPTHWISE && c->groups == c->in && c->groups == c->out;
 }
 
+/* int8 results have another range than all of int8 and, where nothing is added, its positive half. This build knows
+ * that, or not. */
+static inline int nmp_conv_has_range(const nmp_conv *c) {
+  return !nmp_y_wide(c) && (c->hi != 127 || (c->lo != -128 && (c->lo != 0 || nmp_conv_adds(c))));
+}
+
+static inline int nmp_conv_knows_range(const nmp_conv *c) {
+  return NMP_CONV_RANGES > 1 || !nmp_conv_has_range(c) || (NMP_CONV_RANGES && !nmp_conv_is_depthwise(c));
+}
+
 /* The pixels of x are the rows of a matrix product as they are. */
 static inline int nmp_conv_is_product(const nmp_conv *c) {
   return c->k == c->in && c->groups == 1 && c->v.stride == 1 && c->h.stride == 1 && c->v.before == 0 &&

@@ -170,6 +170,7 @@ static nmp_rule batch_matmul_check(const nmp_op *op) {
   NMP_TRY(nmp_check_shift(shift(op)));
   products p;
   products_of(op, &p);
+  NMP_REQUIRE_BUILT(nmp_conv_knows_range(&p.conv), "a range of results", y->lo, y->hi);
   NMP_REQUIRE_BUILT(p.kernel != NULL, "a product that vectors do not compute", 0, 0);
   return NMP_FINE;
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from zlib import crc32
 
 from nmpconv.base.files import interpreter
+from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.exporters.c_sources.bundled_model import BundledModel, knows_two_memories
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.file.reader import FileOp, FileTensor, Model
@@ -118,6 +119,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
     hard = any(x.dtype == "int16" for pair in pairs for x in pair)
     softmaxes = [(op, model) for op, model in ops if op.kind == "softmax"]
     convolutions = [(op, model) for op, model in ops if op.kind in ("conv2d", "conv_add")]
+    depthwise = [(op, model) for op, model in convolutions if _is_depthwise(op, model)]
     values = [dtype for model in each for dtype in _activation_types(model)]
     choices = {
         "NMP_FIXED_CPU": 1,
@@ -126,12 +128,13 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_ACTIVATION_BITS": _only_bits(values),
         "NMP_WEIGHT_BITS": _only_bits([w.dtype for w in (*weights, *products)]),
         "NMP_CONV_K_MAX": max((*(prod(w.shape[1:]) for w in weights), *(b.shape[-1] for b in products)), default=1),
-        "NMP_CONV_DEPTHWISE": int(any(_is_depthwise(op, model) for op, model in convolutions)),
-        "NMP_CONV_TAPS": int(any(_is_depthwise(op, m) and not _has_three_rows(op, m) for op, m in convolutions)),
+        "NMP_CONV_DEPTHWISE": int(bool(depthwise)),
+        "NMP_CONV_TAPS": int(any(not _has_three_rows(op, model) for op, model in depthwise)),
         "NMP_SOFTMAX_LINES": int(any(prod(m.tensors[op.inputs[0]].shape) >= LINES for op, m in softmaxes)),
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
         "NMP_CONV_HARD": int(hard or any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
+        "NMP_CONV_RANGES": max((1 + (pair in depthwise) for pair in ops if _has_range(*pair)), default=0),
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
         "NMP_TWO_MEMORIES": int(knows_two_memories(models)),
         "NMP_CUSTOM": int(any(op.kind == CUSTOM for op, _ in ops)),
@@ -149,6 +152,15 @@ def _activation_types(model: Model) -> list[str]:
     """Types of a model's tensors but for weights and biases."""
     parameters = {i for op in model.ops for i in layer_inputs(op.kind, op.inputs)[1:3]}
     return [t.dtype for i, t in enumerate(model.tensors) if i not in parameters and t.dtype != "int32"]
+
+
+def _has_range(op: FileOp, model: Model) -> bool:
+    """Checks whether products are clipped to another int8 range than all of it and, but for sums, its positive half."""
+    y = model.tensors[op.outputs[0]]
+    half = op.kind != "conv_add" and y.clip_min == 0
+    is_usual = y.clip_max == INT_MAX[8] and (half or y.clip_min == INT_MIN[8])
+    has_products = op.kind == "batch_matmul" or layer_inputs(op.kind, op.inputs)
+    return bool(has_products) and y.dtype == "int8" and not is_usual
 
 
 def _is_depthwise(op: FileOp, model: Model) -> bool:

@@ -1,8 +1,8 @@
 """Gives each activation its place in a fast or in a slow memory, so that ops move few bytes in the slow one.
 
-An op writes its output once and reads each input once, but for what windows share and for outputs that are clipped in
-a pass of their own: that is the traffic, in bytes, and what a Cortex-M4 does (docs/memory.md). A tensor lies in one
-memory for all of its life. Scratch lies in the fast one, where it is not larger than that.
+An op writes its output once and reads each input once, but for what windows share: that is the traffic, in bytes, and
+what a Cortex-M4 does (docs/memory.md). A tensor lies in one memory for all of its life. Scratch lies in the fast one,
+where it is not larger than that.
 
 1. Tensors that share bytes in a plan of one memory (`plan_memory`) are one buffer, and go together.
 2. Buffers are chosen as if the fast memory were never in pieces (`knapsack`), then placed. Where they find no places, a
@@ -62,7 +62,7 @@ def traffic(graph: Graph) -> Counter[str]:
     for node in graph.nodes:
         if OPS[node.op].moves:
             out = graph[node.outputs[0]]
-            moved[out.name] += OPS[node.op].output_accesses(out) * out.nbytes
+            moved[out.name] += out.nbytes
             counts = OPS[node.op].reads(node.params, graph.ins(node), out)
             for value, count in zip(graph.ins(node), counts, strict=True):
                 if not value.is_const:

@@ -227,7 +227,6 @@ static void dsp_run(const nmp_conv *c, size_t task, size_t tasks) {
     n = pixels - pixel >= n ? n : pixels - pixel >= 2 ? 2 : 1;
     run_pixels(c, &at, &e, (uint32_t *)(void *)(n == 3 && room ? at.room : at.patches), pixel, n);
   }
-  nmp_conv_dsp_clip_bytes(c);
 }
 
 const nmp_conv_kernel *nmp_conv_dsp(const nmp_conv *c) {

@@ -9,13 +9,14 @@
 
 #ifdef NMP_DSP
 
-/* What is done with the sums of a channel. INT8 are all ranges but POSITIVE8's; `nmp_conv_dsp_clip_bytes` follows. */
-enum mode { INT8, POSITIVE8, INT16, POSITIVE16, OTHER };
+/* What is done with the sums of a channel. RANGE8 are int8 ranges but all of int8 and its positive half. The first ones
+ * are known to `pairs_of_channels`. */
+enum mode { INT8, POSITIVE8, RANGE8 = 4, INT16, POSITIVE16, OTHER };
 
 /* A constant 0 where a build has no such results. */
 static inline int is_mode(enum mode mode, enum mode one) {
-  const int possible = one == INT8 || one == POSITIVE8 ? NMP_ACTIVATION_BITS != 16 : NMP_ACTIVATION_BITS != 8;
-  return possible && mode == one;
+  const int possible = one <= RANGE8 ? NMP_ACTIVATION_BITS != 16 : NMP_ACTIVATION_BITS != 8;
+  return possible && (NMP_CONV_RANGES || one != RANGE8) && mode == one;
 }
 
 /* The end of the sums of some channels, prepared once and used for all pixels.
@@ -25,8 +26,11 @@ static inline int is_mode(enum mode mode, enum mode one) {
  * int32. shift 0 marks channels for which that is not safe; their sums start at 0 and `nmp_conv_dsp_store` ends them.
  */
 typedef struct ends {
+#if NMP_CONV_RANGES
+  uint32_t lo, hi; /* of c, four times as int8; first for `pairs_of_channels` */
+#endif
   enum mode mode;
-  uint8_t bytes;  /* all shifts are safe, and mode is POSITIVE8 or INT8 */
+  uint8_t bytes;  /* all shifts are safe, and results int8 */
   size_t first;   /* channel */
   int32_t *start; /* or bias */
   uint8_t *shift;
@@ -41,9 +45,15 @@ static inline void end_bytes(const ends *e, const uint8_t *shift, int32_t a, int
   d >>= shift[3];
   if (e->mode == POSITIVE8) {
     dsp_store(y, dsp_bytes(dsp_positive8(a), dsp_positive8(b), dsp_positive8(c), dsp_positive8(d)));
-  } else {
-    dsp_store(y, dsp_bytes(dsp_int8(a), dsp_int8(b), dsp_int8(c), dsp_int8(d)));
+    return;
   }
+  uint32_t four = dsp_bytes(dsp_int8(a), dsp_int8(b), dsp_int8(c), dsp_int8(d));
+#if NMP_CONV_RANGES
+  if (e->mode == RANGE8) {
+    four = dsp_clip_bytes(four, e->lo, e->hi);
+  }
+#endif
+  dsp_store(y, four);
 }
 
 /* room: NMP_DSP_ENDS_BYTES(count) bytes. */
@@ -52,14 +62,11 @@ void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int nar
 /* The result of a sum that started at 0, to an address in y. Rare, so it is compiled for size. */
 __attribute__((cold)) void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y);
 
-/* The sum of a result and of what its place in y holds, as int8. Rare: `BYTES_4` adds most. */
-__attribute__((cold)) void nmp_conv_dsp_add(int32_t value, uint8_t *y);
+/* An int8 result and, where c adds, what its place in y holds, clipped to c's range. Rare: most are stored by four. */
+__attribute__((cold)) void nmp_conv_dsp_put(const nmp_conv *c, int32_t value, uint8_t *y);
 
 /* An int16 result, clipped to c's range. */
 void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y);
-
-/* Clips all results to c's range where they are int8 and no mode has: two instructions each. */
-void nmp_conv_dsp_clip_bytes(const nmp_conv *c);
 
 static inline uint8_t *output(const nmp_conv *c, size_t pixel, size_t channel) {
   return (uint8_t *)c->y + ((pixel * c->out + channel) << nmp_y_wide(c));
@@ -86,15 +93,15 @@ DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, i
 #define TO_POSITIVE16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_positive16(v)
 #define TO_INT16(v, to) *(int16_t *)(void *)(to) = (int16_t)dsp_int16(v)
 #define TO_OTHER(v, to) nmp_conv_dsp_clip(c, v, to)
-#define TO_SUM(v, to) nmp_conv_dsp_add(v, to)
+#define TO_RANGE(v, to) nmp_conv_dsp_put(c, v, to)
   if (is_mode(mode, POSITIVE16)) {
     DSP_EACH(n, TO_POSITIVE16, v0, v1, v2, y, step);
   } else if (is_mode(mode, INT16)) {
     DSP_EACH(n, TO_INT16, v0, v1, v2, y, step);
   } else if (is_mode(mode, OTHER)) {
     DSP_EACH(n, TO_OTHER, v0, v1, v2, y, step);
-  } else if (nmp_conv_adds(c)) {
-    DSP_EACH(n, TO_SUM, v0, v1, v2, y, step);
+  } else if (nmp_conv_adds(c) || is_mode(mode, RANGE8)) {
+    DSP_EACH(n, TO_RANGE, v0, v1, v2, y, step);
   } else if (is_mode(mode, POSITIVE8)) {
     DSP_EACH(n, TO_POSITIVE8, v0, v1, v2, y, step);
   } else if (NMP_ACTIVATION_BITS != 16) {
@@ -105,7 +112,7 @@ DSP_INLINE void put(const nmp_conv *c, enum mode mode, int32_t v0, int32_t v1, i
 #undef TO_POSITIVE16
 #undef TO_INT16
 #undef TO_OTHER
-#undef TO_SUM
+#undef TO_RANGE
 }
 
 DSP_INLINE void end_narrow(const nmp_conv *c, const ends *e, size_t i, int32_t v0, int32_t v1, int32_t v2, int n,

@@ -15,7 +15,8 @@
 
 typedef struct quad {
   uint32_t columns[COLUMN_WORDS];
-  uint32_t table[4 + NMP_DSP_KERNEL_MAX * COLUMN + 4]; /* starts, weights, shifts of four channels; of two: weights */
+  /* Starts, weights, shifts of four channels, with three columns their range; of two: weights. */
+  uint32_t table[4 + NMP_DSP_KERNEL_MAX * COLUMN + 4];
   uint32_t room[(NMP_DSP_ENDS_BYTES(4) + 3) / 4];
   ends e;
 } quad;
@@ -119,6 +120,12 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
     q->table[i] = (uint32_t)q->e.start[i];
     to[i] = q->e.shift[i];
   }
+#if NMP_CONV_RANGES > 1
+  if (kernel < NMP_DSP_KERNEL_MAX) {
+    to[4] = q->e.lo;
+    to[5] = q->e.hi;
+  }
+#endif
 }
 
 /* The products of a column of a kernel, whose weights are at t: 13 instructions for 12. */
@@ -147,7 +154,7 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
 /* The outputs of a row up to `end`, of a kernel of three columns, with a table whose shifts are safe. A function of its
  * own, since the products take all registers but a few.
  */
-#define THREE_COLUMNS(name, SATURATE)                                                                        \
+#define THREE_COLUMNS(name, SATURATE, CLIP)                                                                  \
   static void name(const uint32_t *columns, size_t x_step, const uint32_t *table, uint8_t *y, size_t y_step, \
                    const uint8_t *end) {                                                                     \
     for (; y < end; columns += x_step, y += y_step) {                                                        \
@@ -163,18 +170,28 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
                      "asr r10, r10, r3\n" SATURATE("r6") SATURATE("r8") SATURATE("r9") SATURATE("r10")  \
                      "bfi r6, r8, #8, #8\n"                                                             \
                      "bfi r6, r9, #16, #8\n"                                                            \
-                     "bfi r6, r10, #24, #8\n"                                                           \
+                     "bfi r6, r10, #24, #8\n" CLIP                                                      \
                      "str r6, [%[y]]\n"                                                                 \
                      : [x] "+r"(x), [t] "+r"(t)                                                         \
                      : [y] "r"(y)                                                                       \
-                     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "memory");  \
+                     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "cc", "memory");  \
     }                                                                                                        \
   }
 #define TO_INT8(r) "ssat " r ", #8, " r "\n"
 #define TO_POSITIVE8(r) "usat " r ", #7, " r "\n"
 
-THREE_COLUMNS(three_to_int8, TO_INT8)
-THREE_COLUMNS(three_to_positive8, TO_POSITIVE8)
+THREE_COLUMNS(three_to_int8, TO_INT8, "")
+THREE_COLUMNS(three_to_positive8, TO_POSITIVE8, "")
+#if NMP_CONV_RANGES > 1
+#define TO_RANGE                                    \
+  "ldrd r0, r1, [%[t], #16]\n" /* dsp_clip_bytes */ \
+  "ssub8 r2, r6, r0\n"                              \
+  "sel r6, r6, r0\n"                                \
+  "ssub8 r2, r1, r6\n"                              \
+  "sel r6, r6, r1\n"
+THREE_COLUMNS(three_to_range, TO_INT8, TO_RANGE)
+#undef TO_RANGE
+#endif
 
 /* A pixel of any kernel and any ends. */
 static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uint8_t *y) {
@@ -259,6 +276,10 @@ static inline void run_row(const nmp_conv *c, const quad *q, enum mode mode, con
     three_to_int8(x, x_step, q->table, y, y_step, end);
   } else if (mode == POSITIVE8) {
     three_to_positive8(x, x_step, q->table, y, y_step, end);
+#if NMP_CONV_RANGES > 1
+  } else if (mode == RANGE8) {
+    three_to_range(x, x_step, q->table, y, y_step, end);
+#endif
   } else {
     for (; y < end; x += x_step, y += y_step) {
       any_columns(c, q, x, y);
@@ -310,7 +331,6 @@ static void dsp_depthwise_run(const nmp_conv *c, size_t task, size_t tasks) {
   for (size_t channel = 0; channel < c->out; channel += lanes) {
     run_quad(c, channel + lanes <= c->out ? channel : c->out - lanes, (quad *)c->scratch);
   }
-  nmp_conv_dsp_clip_bytes(c);
 }
 
 const nmp_conv_kernel *nmp_conv_dsp_depthwise(const nmp_conv *c) {

@@ -8,7 +8,7 @@
 
 static enum mode mode_of(const nmp_conv *c) {
   if (!nmp_y_wide(c)) {
-    return c->lo == 0 && c->hi == 127 ? POSITIVE8 : INT8;
+    return NMP_CONV_RANGES && nmp_conv_has_range(c) ? RANGE8 : c->lo == 0 ? POSITIVE8 : INT8;
   }
   return c->hi != 32767 ? OTHER : c->lo == 0 ? POSITIVE16 : c->lo == -32768 ? INT16 : OTHER;
 }
@@ -24,7 +24,11 @@ DSP_INLINE void prepare(const nmp_conv *c, size_t first, size_t count, int narro
   int32_t *start = room;
   uint8_t *shifts = (uint8_t *)room + count * sizeof(int32_t);
   *e = (ends){.mode = mode_of(c), .first = first, .start = start, .shift = shifts};
-  int all = e->mode == POSITIVE8 || e->mode == INT8;
+  int all = e->mode <= RANGE8;
+#if NMP_CONV_RANGES
+  e->lo = (uint8_t)c->lo * 0x01010101u;
+  e->hi = (uint8_t)c->hi * 0x01010101u;
+#endif
   for (size_t i = first; i < first + count; i++) {
     const int shift = nmp_conv_shift(&from, i);
     const int32_t bias = nmp_conv_bias(&from, i);
@@ -55,22 +59,9 @@ void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y) {
   *(int16_t *)(void *)y = (int16_t)(value < c->lo ? c->lo : value > c->hi ? c->hi : value);
 }
 
-void nmp_conv_dsp_add(int32_t value, uint8_t *y) {
-  *(int8_t *)y = (int8_t)dsp_int8(value + *(int8_t *)y);
-}
-
-void nmp_conv_dsp_clip_bytes(const nmp_conv *c) {
-  if (nmp_y_wide(c) || (c->hi == 127 && (c->lo & 127) == 0 && !nmp_conv_adds(c))) {
-    return;
-  }
-  const uint32_t lo = (uint8_t)c->lo * 0x01010101u, hi = (uint8_t)c->hi * 0x01010101u;
-  uint8_t *y = c->y, *const end = output(c, nmp_conv_pixels(c), 0);
-  for (; end - y >= 4; y += 4) {
-    dsp_store(y, dsp_clip_bytes(dsp_load(y), lo, hi));
-  }
-  for (; y < end; y++) {
-    *y = (uint8_t)dsp_clip_bytes(*y, lo, hi);
-  }
+void nmp_conv_dsp_put(const nmp_conv *c, int32_t value, uint8_t *y) {
+  value += nmp_conv_adds(c) ? *(int8_t *)y : 0;
+  *(int8_t *)y = (int8_t)(value < c->lo ? c->lo : value > c->hi ? c->hi : value);
 }
 
 void nmp_conv_dsp_store(const nmp_conv *c, size_t channel, int64_t sum, uint8_t *y) {

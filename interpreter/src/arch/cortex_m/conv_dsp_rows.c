@@ -3,8 +3,8 @@
 
 #ifdef NMP_DSP
 
-/* What is done with the sums of two channels. The order is known to `pairs_of_channels`. */
-enum ending { TO_INT8, TO_POSITIVE8, ADD_TO_INT8, TO_SUMS };
+/* What is done with the sums of two channels: a mode, to which ADD is added, or nothing. */
+enum ending { ADD = 2, TO_SUMS };
 
 /* Pairs of channels: what is kept in memory, since sums take the registers. Offsets are known to `pairs_of_channels`.
  */
@@ -18,6 +18,7 @@ typedef struct pairs {
   size_t row;      /* 28: bytes of weights of a channel */
   size_t row_read; /* 32: that are read, a multiple of four */
   size_t ending;   /* 36 */
+  const ends *e;   /* 40 */
 } pairs;
 
 #define ROUND 4       /* groups of four weights */
@@ -59,25 +60,48 @@ typedef struct pairs {
   "smlad r12, r3, r6, r12\n"            \
   "smlad lr, r4, r6, lr\n"
 
-/* What y holds, to the sums. */
+/* What y holds, to the sums, unless r3 is RANGE8. Flags say then whether r3 is less than that. */
 #if NMP_CONV_ADD
 #define ADD_HELD         \
-  "cmp r3, #2\n"         \
-  "bne 6f\n"             \
-  "ldrsb r3, [r0]\n"     \
-  "ldrsb r5, [r0, #1]\n" \
-  "ldrsb r6, [r4]\n"     \
-  "add r8, r3\n"         \
-  "add r11, r5\n"        \
-  "add r9, r6\n"         \
-  "ldrsb r3, [r4, #1]\n" \
+  "blo 6f\n"             \
+  "lsls r5, r3, #30\n"   \
+  "bpl 11f\n"            \
+  "ldrsb r5, [r0]\n"     \
+  "ldrsb r6, [r0, #1]\n" \
+  "add r8, r5\n"         \
+  "add r11, r6\n"        \
+  "ldrsb r5, [r4]\n"     \
+  "ldrsb r6, [r4, #1]\n" \
+  "add r9, r5\n"         \
+  "add r12, r6\n"        \
   "ldrsb r5, [r2]\n"     \
   "ldrsb r6, [r2, #1]\n" \
-  "add r12, r3\n"        \
   "add r10, r5\n"        \
-  "add lr, r6\n"
+  "add lr, r6\n"         \
+  "11: cmp r3, #4\n"
 #else
 #define ADD_HELD ""
+#endif
+
+/* What follows on bytes: pairs of them are clipped, or that is left out. */
+#define PAIR(a, b) "bfi " a ", " b ", #8, #8\n"
+#if NMP_CONV_RANGES
+#define LEAST(pair) \
+  "ssub8 r3, " pair \
+  ", r5\n"          \
+  "sel " pair ", " pair ", r5\n"
+#define MOST(pair)      \
+  "ssub8 r3, r6, " pair \
+  "\n"                  \
+  "sel " pair ", " pair ", r6\n"
+#define TO_PAIRS \
+  "blo 8f\n" \
+  "ldr r5, [r7, #40]\n" \
+  "ldrd r5, r6, [r5]\n" PAIR("r8", "r11") PAIR("r9", "r12") PAIR("r10", "lr") LEAST("r8") LEAST("r9") LEAST("r10") \
+  "cmp r6, #0x7f7f7f7f\n" \
+  "beq 12f\n" MOST("r8") MOST("r9") MOST("r10") "b 12f\n"
+#else
+#define TO_PAIRS "b 8f\n"
 #endif
 
 #define EACH_SUM(text, range)                                                                                   \
@@ -139,12 +163,10 @@ static __attribute__((naked, noinline)) void pairs_of_channels(__attribute__((un
       "adds r4, r0, r2\n"
       "adds r2, r4\n"
       "cmp r3, #1\n"
-      "beq 7f\n" ADD_HELD "6:\n" EACH_SUM("ssat", "8") "b 8f\n"
-      "7:\n" EACH_SUM("usat", "7") "8: bfi r8, r11, #8, #8\n"
-      "strh r8, [r0]\n"
-      "bfi r9, r12, #8, #8\n"
+      "beq 7f\n" ADD_HELD "6:\n" EACH_SUM("ssat", "8") TO_PAIRS
+      "7:\n" EACH_SUM("usat", "7") "8:\n" PAIR("r8", "r11") PAIR("r9", "r12") PAIR("r10", "lr")
+      "12: strh r8, [r0]\n"
       "strh r9, [r4]\n"
-      "bfi r10, lr, #8, #8\n"
       "strh r10, [r2]\n"
       "ldr r3, [r7, #24]\n"
       "adds r0, #2\n"
@@ -231,7 +253,7 @@ static void add_tail(const nmp_conv *c, const uint32_t *x, const uint8_t *row, i
  * pair is one channel twice.
  */
 static void run_pairs(const nmp_conv *c, const ends *e, const uint32_t *x, size_t i, size_t left, size_t groups,
-                      size_t row, void *y, enum ending ending) {
+                      size_t row, void *y, size_t ending) {
   const size_t skipped = (ROUND - groups % ROUND) % ROUND;
   pairs these = {.x = (const uint8_t *)x - skipped * STEP_BYTES,
                  .entry = skipped * STEP_CODE,
@@ -242,7 +264,8 @@ static void run_pairs(const nmp_conv *c, const ends *e, const uint32_t *x, size_
                  .left = left,
                  .row = row,
                  .row_read = 4 * groups,
-                 .ending = ending};
+                 .ending = ending,
+                 .e = e};
   pairs_of_channels(&these, (const uint8_t *)c->w + (e->first + i) * c->k);
 }
 
@@ -252,8 +275,8 @@ void nmp_conv_dsp_three(const nmp_conv *c, const ends *e, const uint32_t *x, siz
   const size_t quick = !e->bytes ? 0 : (count < simple ? count : simple) / 2 * 2;
   size_t i = quick;
   if (quick > 0) {
-    const enum ending one = e->mode == POSITIVE8 ? TO_POSITIVE8 : TO_INT8;
-    run_pairs(c, e, x, 0, quick / 2, (k + 3) / 4, k, output(c, pixel, e->first), nmp_conv_adds(c) ? ADD_TO_INT8 : one);
+    const size_t ending = e->mode + (nmp_conv_adds(c) ? ADD : 0u);
+    run_pairs(c, e, x, 0, quick / 2, (k + 3) / 4, k, output(c, pixel, e->first), ending);
   }
   while (i < count) {
     const size_t channels = k >= 4 && i + 2 <= count ? 2 : 1, groups = i + channels <= simple ? (k + 3) / 4 : k / 4;

@@ -132,7 +132,6 @@ static void dsp_taps_run(const nmp_conv *c, size_t task, size_t tasks) {
       }
     }
   }
-  nmp_conv_dsp_clip_bytes(c);
 }
 
 const nmp_conv_kernel *nmp_conv_dsp_taps(const nmp_conv *c) {

@@ -63,6 +63,7 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
 }
 
 nmp_rule nmp_conv_check(const nmp_conv *c) {
+  NMP_REQUIRE_BUILT(nmp_conv_knows_range(c), "a range of results", c->lo, c->hi);
   NMP_REQUIRE_BUILT(NMP_IN_USE(c->kernels).conv(c) != NULL, "a convolution that vectors do not compute", 0, 0);
   return NMP_FINE;
 }
