@@ -157,10 +157,9 @@ def _activation_types(model: Model) -> list[str]:
 def _has_range(op: FileOp, model: Model) -> bool:
     """Checks whether products are clipped to another int8 range than all of it and, but for sums, its positive half."""
     y = model.tensors[op.outputs[0]]
-    half = op.kind != "conv_add" and y.clip_min == 0
-    is_usual = y.clip_max == INT_MAX[8] and (half or y.clip_min == INT_MIN[8])
-    has_products = op.kind == "batch_matmul" or layer_inputs(op.kind, op.inputs)
-    return bool(has_products) and y.dtype == "int8" and not is_usual
+    adds = 0 < len(layer_inputs(op.kind, op.inputs)) < len(op.inputs)
+    is_usual = y.clip_max == INT_MAX[8] and (y.clip_min == INT_MIN[8] or (y.clip_min == 0 and not adds))
+    return op.macs > 0 and y.dtype == "int8" and not is_usual
 
 
 def _is_depthwise(op: FileOp, model: Model) -> bool:
