@@ -113,8 +113,23 @@ static void gather(const nmp_conv *c, nmp_place at, size_t group, cursor t) {
   }
 }
 
+/* Pixels of int8 that are patches as they are. */
+static void pair_pixels(const nmp_conv *c, const int8_t *first, size_t pixels, int32_t *to) {
+  const size_t k = c->k;
+  const int8_t *second = first + (pixels > 1 ? k : 0), *third = second + (pixels > 2 ? k : 0);
+  const int8_t *fourth = third + (pixels > 3 ? k : 0);
+  _Pragma("GCC unroll 4") for (size_t i = 0; i < k; i++, to += 2) {
+    to[0] = first[i] - second[i] * 65536;
+    to[1] = third[i] - fourth[i] * 65536;
+  }
+}
+
 /* Pixels that are not there are copies of the last one. */
 static void gather_all(const nmp_conv *c, size_t pixel, size_t pixels, size_t group, uint8_t *patches) {
+  if (!nmp_x_wide(c) && !nmp_w_wide(c) && nmp_conv_is_direct(c)) {
+    pair_pixels(c, (const int8_t *)c->x + pixel * c->k, pixels, (int32_t *)(void *)patches);
+    return;
+  }
   for (size_t p = 0; p < PIXELS; p++) {
     const int paired = !nmp_plain32_is_wide(c);
     const size_t place = paired ? p / 2 * sizeof(int32_t) : p << nmp_x_wide(c);

@@ -50,13 +50,16 @@ typedef struct sums {
 /* Rounds of four products in so many groups. */
 #define BLOCK_8X8(name, GROUPS, STEPS)                                                                       \
   static __attribute__((noinline)) void name##_one(sums *to, const uint32_t *x, const int8_t *w, size_t k) { \
-    const int8_t *const last = w + k, *end = last - k % 4;                                                   \
-    uint32_t a, b, a_both = 0 - (k / 4 * (GROUPS) + k % 4) * OFFSET, b_both = a_both;                        \
+    const int8_t *const end = w + k / 4 * 4;                                                                 \
+    uint32_t a, b, a_both = 0 - (k / 4 * (GROUPS) + k / 2 % 2 + k % 2) * OFFSET, b_both = a_both;            \
     int32_t a_second = 0, b_second = 0;                                                                      \
     for (; w < end; x += 8, w += 4) {                                                                        \
       START_8X8 STEPS END_8X8                                                                                \
     }                                                                                                        \
-    for (; w < last; x += 2, w++) {                                                                          \
+    if (k & 2) {                                                                                             \
+      START_8X8 STEP_8X8(0, +=) STEP_8X8(1, +=) END_8X8 x += 4, w += 2;                                      \
+    }                                                                                                        \
+    if (k & 1) {                                                                                             \
       START_8X8 STEP_8X8(0, +=) END_8X8                                                                      \
     }                                                                                                        \
     to->low[0] = FIRST(a_both, a_second);                                                                    \
@@ -66,7 +69,9 @@ typedef struct sums {
   }                                                                                                          \
   INLINE void name(sums to[2], const uint32_t *x, const int8_t *w0, const int8_t *w1, size_t k) {            \
     name##_one(&to[0], x, w0, k);                                                                            \
-    name##_one(&to[1], x, w1, k);                                                                            \
+    if (w1 != w0) {                                                                                          \
+      name##_one(&to[1], x, w1, k);                                                                          \
+    }                                                                                                        \
   }
 
 BLOCK_8X8(block_8x8_pairs, 2, STEP_8X8(0, +=) STEP_8X8(1, +=) END_8X8 START_8X8 STEP_8X8(2, +=) STEP_8X8(3, +=))

@@ -1,7 +1,8 @@
 /* Depthwise 3x3, channel by channel and line by line, with the nine weights in registers.
  *
  * 1. Stride 1: a column of three factors goes into the sums of the three windows that hold it.
- * 2. Other strides: window by window; those with padding at their sides one tap at a time.
+ * 2. Stride 2, int8: every second column goes into the sums of two windows.
+ * 3. Other strides: window by window; those with padding at their sides one tap at a time.
  *
  * Lines of padding above or below have weights of zero. What they add is in the sums from the start; what a column of
  * padding adds is known, too. It is the same in all lines with as many pixels above and below. Sums of int8 products
@@ -100,6 +101,35 @@ INLINE void run_slide(const line *l, enum kind kind) {
   }
 }
 
+/* A column of padding or none in front; behind, at most the last column of the last window is one. */
+static int is_slide_by_two(const nmp_axis *h) {
+  return h->stride == 2 && h->before <= 1 && 2 * h->out - 1 - h->before < h->in;
+}
+
+INLINE void run_slide_by_two(const line *l) {
+  const channel ch = *l->channel;
+  const size_t pixel = l->pixel;
+  const int32_t whole = (l->h->in + l->h->before - 1) / 2, out = l->h->out;
+  const uint8_t *r0 = l->rows[0], *r1 = l->rows[1], *r2 = l->rows[2];
+  uint8_t *y = l->y;
+  sum s = plus(ch.start, ch.columns[0], INT8);
+  if (l->h->before == 0) {
+    s = add(ch.start, load(r0, INT8), load(r1, INT8), load(r2, INT8), ch.w[0], ch.w[3], ch.w[6], INT8);
+    r0 += pixel, r1 += pixel, r2 += pixel;
+  }
+  for (int32_t i = whole < out ? whole : out; i > 0; i--, y += pixel) {
+    s = add(s, load(r0, INT8), load(r1, INT8), load(r2, INT8), ch.w[1], ch.w[4], ch.w[7], INT8);
+    const int32_t a = load(r0 + pixel, INT8), b = load(r1 + pixel, INT8), c = load(r2 + pixel, INT8);
+    store(&ch, y, add(s, a, b, c, ch.w[2], ch.w[5], ch.w[8], INT8), INT8);
+    s = add(ch.start, a, b, c, ch.w[0], ch.w[3], ch.w[6], INT8);
+    r0 += 2 * pixel, r1 += 2 * pixel, r2 += 2 * pixel;
+  }
+  if (whole < out) {
+    s = add(s, load(r0, INT8), load(r1, INT8), load(r2, INT8), ch.w[1], ch.w[4], ch.w[7], INT8);
+    store(&ch, y, plus(s, ch.columns[2], INT8), INT8);
+  }
+}
+
 /* Output pixels [from, to), whose windows hold taps [left, right) of a line. */
 INLINE void run_windows(const line *l, int32_t from, int32_t to, int32_t left, int32_t right, enum kind kind) {
   const channel *of = l->channel, ch = *of;
@@ -134,6 +164,10 @@ INLINE void run_line(const line *l, enum kind kind) {
   const nmp_axis *h = l->h;
   if (h->stride == 1 && h->in > 1 && h->before <= 2 && h->after <= 2 && h->out == h->in + h->before + h->after - 2) {
     run_slide(l, kind);
+    return;
+  }
+  if (kind == INT8 && is_slide_by_two(h)) {
+    run_slide_by_two(l);
     return;
   }
   for (int32_t x = 0, end; x < h->out; x = end) {
