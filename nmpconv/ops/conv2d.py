@@ -189,7 +189,10 @@ class Conv2D(Weighted):
             for shifts in _SHIFTS:
                 name = f"shift/{','.join(map(str, shifts))}/{by(widths)}"
                 yield self._case(name, x, w, around, widths, shifts=shifts, bias=32)
-        yield self._case("clamp", x, w, around, (8, 8, 8), clamp=(0, 48))
+        clamped = (("window", x, w, around), *(g for g in _GEOMETRIES if g[0] in ("1x1", "depthwise", "depthwise/5x5")))
+        for name, x, w, params in clamped:
+            for low, high in ((0, 48), (-100, None)):
+                yield self._case(f"{name}/clamp/{low}", x, w, params, (8, 8, 8), clamp=(low, high))
 
     def _case(
         self,
@@ -280,6 +283,7 @@ def _lower_batch_norm(node: OnnxNode, to: GraphBuilder) -> None:
 # name, x [N,H,W,C], w [O,KH,KW,I], params
 _GEOMETRIES = (
     ("1x1", (1, 5, 3, 7), (9, 1, 1, 7), Conv2DParams()),
+    ("1x1/rest", (1, 3, 3, 6), (3, 1, 1, 6), Conv2DParams()),
     ("1x1/stride", (1, 5, 4, 3), (2, 1, 1, 3), Conv2DParams(2, 3)),
     ("1x1/stride/padding", (1, 2, 2, 4), (3, 1, 1, 4), Conv2DParams(2, 2, pad_bottom=1, pad_right=1)),
     ("1x1/padding", (1, 3, 3, 4), (5, 1, 1, 4), Conv2DParams(pad_top=1, pad_right=2)),
@@ -294,6 +298,10 @@ _GEOMETRIES = (
     ("groups/1x1", (1, 3, 3, 8), (12, 1, 1, 2), Conv2DParams(groups=4)),
     ("depthwise", (1, 6, 5, 37), (37, 3, 3, 1), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1, 37)),
     ("depthwise/stride", (1, 9, 8, 16), (16, 5, 3, 1), Conv2DParams(2, 3, 1, 2, 2, 0, 2, 1, 16)),
+    ("depthwise/two", (1, 7, 8, 5), (5, 3, 3, 1), Conv2DParams(2, 2, 1, 1, 1, 1, 1, 1, 5)),
+    ("depthwise/two/odd", (1, 4, 7, 4), (4, 3, 3, 1), Conv2DParams(2, 2, 1, 1, 1, 1, 1, 1, 4)),
+    ("depthwise/two/behind", (1, 5, 6, 3), (3, 3, 3, 1), Conv2DParams(2, 2, pad_bottom=1, pad_right=1, groups=3)),
+    ("depthwise/5x5", (1, 5, 6, 6), (6, 5, 5, 1), Conv2DParams(1, 1, 1, 1, 2, 2, 2, 2, 6)),
     ("depthwise/1x1", (1, 2, 3, 70), (70, 1, 1, 1), Conv2DParams(groups=70)),
     ("depthwise/multiplier", (1, 4, 4, 3), (6, 3, 3, 1), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1, 3)),
     ("one-channel", (1, 6, 6, 1), (1, 3, 3, 1), Conv2DParams(1, 1, 1, 1, 1, 1, 1, 1, 1)),
