@@ -128,8 +128,8 @@ def features(front: SoundFront, pcm: np.ndarray) -> np.ndarray:
         done += used
     logarithms = _logarithms(energies + np.uint64(front.floor), front.points.bit_length() - 1)
     if front.cepstrum:
-        weights = np.array(front.cepstrum, np.int64).reshape(-1, front.bands)
-        logarithms = rsh(logarithms @ weights.T, CEPSTRUM_BITS)
+        cosines = np.array(front.cepstrum, np.int64).reshape(-1, front.bands)
+        logarithms = rsh(logarithms @ cosines.T, CEPSTRUM_BITS)
     return logarithms.astype(np.int32)
 
 

@@ -119,3 +119,16 @@ def test_ranges_of_results(op: str, low: int, high: int, wanted: str) -> None:
     groups = {"groups": 4} if op == "depthwise" else {}
     net.op(kind, inputs, "y", quant=replace(nets.grid(8, -4), lo=low, hi=high), **same, **groups)
     assert choice(to_bytes(nets.placed(net.graph("y")), {}), "NMP_CONV_RANGES") == wanted
+
+
+@pytest.mark.slow
+def test_depthwise_layers_of_few_channels(measured: Callable[[str, bytes], int]) -> None:
+    """Such as of three axes or colours: channel by channel, not as matrix products of one channel."""
+    net = nets.Net(1, nets.grid(8, -3))
+    net.input("x", 1, 16, 16, 3, quant=nets.grid(8, -4))
+    net.integers("w", 3, 3, 3, 1, most=100, quant=nets.grid(8, *[-6] * 3, axis=0))
+    net.integers("b", 3, most=50, quant=nets.grid(16, -3))
+    net.op("conv2d", "x w b", "y", groups=3, pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+    data = to_bytes(nets.placed(net.graph("y")), {})
+    assert choice(data, "NMP_CONV_TAPS") == "1"
+    assert measured("mps2-an386", data) < 16 * 16 * 3 * 200 + 4000

@@ -170,8 +170,9 @@ def _is_depthwise(op: FileOp, model: Model) -> bool:
 
 def _has_three_rows(op: FileOp, model: Model) -> bool:
     """A kernel whose depthwise convolution has a way of its own on Cortex-M4: `nmp_dsp_is_three_rows`."""
-    _, rows, columns, _ = model.tensors[layer_inputs(op.kind, op.inputs)[1]].shape
-    return rows == 3 and columns <= 8 and op.params["stride_w"] < 8 and op.params["dilation_w"] == 1
+    channels, rows, columns, _ = model.tensors[layer_inputs(op.kind, op.inputs)[1]].shape
+    is_strip = channels >= 4 and rows == 3 and columns <= 8
+    return is_strip and op.params["stride_w"] < 8 and op.params["dilation_w"] == 1
 
 
 def _ends(op: FileOp, model: Model) -> tuple[FileTensor, FileTensor]:

@@ -25,9 +25,9 @@ static inline int nmp_dsp_is_three_rows(const nmp_conv *c) {
          c->h.stride < 8 && c->h.dilation == 1;
 }
 
-/* Depthwise with any other kernel: conv_dsp_taps.c computes it. */
+/* Depthwise with any other kernel, or fewer channels: conv_dsp_taps.c computes it. */
 static inline int nmp_dsp_is_taps(const nmp_conv *c) {
-  const int wide = nmp_x_wide(c) && c->out >= 2, narrow = !nmp_x_wide(c) && !nmp_w_wide(c) && c->out >= 4;
+  const int wide = nmp_x_wide(c) && c->out >= 2, narrow = !nmp_x_wide(c) && !nmp_w_wide(c);
   return NMP_CONV_TAPS && nmp_conv_is_depthwise(c) && (wide || narrow) && c->k <= NMP_DSP_TAPS_MAX &&
          !nmp_dsp_is_three_rows(c);
 }
