@@ -81,9 +81,9 @@ def grid(kind: str, low: float, high: float) -> tuple[float, int]:
     return (high - low) / 255, round(-128 - low * 255 / (high - low))
 
 
-def samples(kind: str) -> np.ndarray:
-    """[SAMPLES,1,8,9,3] as the model takes them."""
-    x = rng().normal(0, 0.7, (SAMPLES, 1, 8, 9, 3)).clip(-2, 2)
+def samples(kind: str, count: int = SAMPLES) -> np.ndarray:
+    """[count,1,8,9,3] as the model takes them."""
+    x = rng().normal(0, 0.7, (count, 1, 8, 9, 3)).clip(-2, 2)
     if kind not in ("int8", "int16"):
         return x.astype(np.float32)
     scale, zero = grid(kind, -2, 2)

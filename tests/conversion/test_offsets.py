@@ -274,11 +274,16 @@ def test_a_chain_of_residual_sums_takes_time_by_its_length(monkeypatch: pytest.M
     assert 0 < len(seen) <= count * (offsets.CANDIDATES + 2) * offsets.TELLING
 
 
-def test_a_model_with_grids_keeps_them() -> None:
-    graph = replace(residual(), given={"s": Given(0.1, 3, "uint8")})
+def test_a_tensor_with_a_grid_of_the_model_fills_its_type() -> None:
+    """Its range is the model's, from 0, as of uint8; not 127 integers of it but 255."""
+    net = layers()
+    net.conv("r", "a", 4, 3, clamp=RELU)
+    net.conv("a", "y", 3)
+    graph = replace(net.graph("y"), given={"a": Given(0.03, 0, "uint8")})
     stats = observed(graph, feeds(graph))
-    assert offsets.free(graph, stats) == {}
-    assert offsets.run(graph, stats, in_bits(graph, 8))[0] == graph
+    stats["a"] = stats["a"].clipped(0, 0.03 * 255)
+    stored = offsets.run(graph, stats, in_bits(graph, 8))[0]
+    assert stored["a"].origin > 0
 
 
 def test_wide_nets_keep_zero() -> None:

@@ -15,8 +15,6 @@ sides. Kernels know nothing of it, and the float function stays the same.
    long chain of residual sums, TELLING tensors at equal distances stand for all.
 
 Origins that were chosen by name are more such equations, with a constant.
-
-A model that brings its own grids (`Graph.given`) for more than integer inputs and outputs keeps them.
 """
 
 from __future__ import annotations
@@ -97,8 +95,6 @@ def wished(graph: Graph, wishes: Mapping[str, float]) -> dict[str, float]:
 
 def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> dict[str, Row]:
     equations = _Equations(graph, stats)
-    if not all(grid.is_plain for grid in graph.given.values()):
-        equations.rows = {name: {} for name in equations.rows}
     equations.choose({name: row["origin"] for name, row in choices.tensors.items() if "origin" in row})
     return {name: row for name, row in equations.rows.items() if row}
 
