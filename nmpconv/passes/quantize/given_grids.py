@@ -8,9 +8,9 @@
 5. Weights on a grid of 8 bits have 8 bits, as ever. Those that only 16 bits hold, as of uint8 with a zero point, have
    16, and so have those that are on no grid.
 6. Where asked for, a layer whose biases are no integers on the output's grid has an output of 16 bits and finer steps,
-   and a requantize rounds it to the model's grid: biases then lose next to nothing. A sum of two tensors of 8 bits, or
-   a mean of 2, 4, ... elements, has 16 bits where many of its results are ties, and a table of all of them rounds these
-   to even.
+   and a requantize rounds it to the model's grid: biases then lose next to nothing. They are half a finer step less:
+   two roundings upwards are too many, and down and up is one. A sum of two tensors of 8 bits, or a mean of 2, 4, ...
+   elements, has 16 bits where many of its results are ties, and a table of all of them rounds these to even.
 7. Of 8 bits that go to a grid with steps that are 2, 4, ... times as long, many are ties. The model rounds them to
    even: a table of all integers does so, too, and is next to nothing off the identity in float.
 8. A float tensor that goes to several grids is computed on each of them; where its op only moves data, or cannot
@@ -120,12 +120,16 @@ def _with_fine_sums(model: Kept) -> Kept:
     nodes: list[Node] = []
     results: dict[str, str] = {}
     tables: list[str] = []
+    biases: list[Value] = []
     fine: dict[str, Row] = {}
     for node in graph.nodes:
         out, row = node.outputs[0], rows.get(node.outputs[0], {})
         name, known = f"{node.name}.sum", out in grids and "exponent" in row
         if known and node.op in WEIGHTED and not _are_whole(graph, node, row["exponent"].value):
             finer, rounds = _finer(grids[out], graph[out].origin, row["exponent"].value), requantize(name, name, out)
+            x, weights, bias, *more = node.inputs
+            biases.append(_less(graph[bias], math.ldexp(0.5, row["exponent"].value - finer), f"{name}.bias"))
+            node = replace(node, inputs=(x, weights, biases[-1].name, *more))
         elif known and grids[out].is_power and (below := _bits_below(graph, node, rows)):
             finer, rounds = INT16_FINER, _rounds_to_even(graph, node, grids[out], below)
             tables.append(out)
@@ -140,11 +144,16 @@ def _with_fine_sums(model: Kept) -> Kept:
         nodes += [replace(node, outputs=(name,)), rounds]
     plain = [replace(graph[out], clamp=None) for out in tables]
     graph = replace(
-        graph.with_values(*(replace(graph[out], name=name) for name, out in results.items()), *plain),
+        graph.with_values(*(replace(graph[out], name=name) for name, out in results.items()), *plain, *biases),
         nodes=tuple(nodes),
     )
     stats = {**model.stats, **{name: model.stats[out] for name, out in results.items()}}
     return Kept(graph, stats, {**model.bits, **dict.fromkeys(results, 16)}, Choices(fine))
+
+
+def _less(bias: Value, amount: float, name: str) -> Value:
+    assert bias.data is not None
+    return replace(bias, name=name, data=bias.data - np.float32(amount))
 
 
 def _finer(grid: Given, origin: float, exponent: int) -> int:
