@@ -8,6 +8,7 @@ from nmpconv.frontend.read import DEFAULT_DOMAINS
 from nmpconv.frontend.tflite.onnx_writer import DOMAIN
 
 _QCDQ = "an export with QuantizeLinear, Clip and DequantizeLinear (Brevitas: export_onnx_qcdq)"
+_KERAS = "a .tflite file: model.export('m.tflite', format='litert') keeps Keras's convolutions with groups"
 _OPTIMIZED = "an export without onnxruntime's optimizer"
 _HINTS = {
     **dict.fromkeys(("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"), _OPTIMIZED),
@@ -27,6 +28,8 @@ _EXPORTED = (
     "WordConvEmbedding",
 )
 
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")  # of TensorFlow's functions, in tf2onnx's files
+
 
 def unknown(node: onnx.NodeProto) -> tuple[str, str]:
     """Why a node cannot be converted for which there is no op, and what to do about it, "" where that is not known."""
@@ -34,6 +37,8 @@ def unknown(node: onnx.NodeProto) -> tuple[str, str]:
         why, _, hint = node.doc_string.partition("\n")
         return why, hint
     if node.domain in DEFAULT_DOMAINS:
+        if node.op_type in _CALLS:
+            return "the file lacks the TensorFlow function that it calls", _KERAS
         if not onnx.defs.has(node.op_type):
             return "ONNX has no such operator", "another exporter, or another version of it: this one left its own"
         return "nmpconv has no such op", ""

@@ -29,6 +29,12 @@ def model(kind: str, domain: str, arrays: dict[str, np.ndarray], **attributes: i
 
 OPERATORS = [
     ("Erfcinv", "", "ONNX has no such operator", "another exporter, or another version of it: this one left its own"),
+    (
+        "StatefulPartitionedCall",
+        "",
+        "the file lacks the TensorFlow function that it calls",
+        "a .tflite file: model.export('m.tflite', format='litert') keeps Keras's convolutions with groups",
+    ),
     ("NGramRepeatBlock", "com.microsoft", "nmpconv has no such op", "an export without onnxruntime's optimizer"),
     ("MatMulBnb4", "com.microsoft", "nmpconv has no such op", "the float model: nmpconv quantizes weights itself"),
     ("Inverse", "com.microsoft", "nmpconv has no such op", ""),

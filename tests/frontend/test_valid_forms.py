@@ -50,6 +50,11 @@ FORMS = [
         (f"Normalizer {norm}", f'(float[1,6] x) => (y) {{ y = ai.onnx.ml.Normalizer<norm="{norm}">(x) }}')
         for norm in ("L1", "L2", "MAX")
     ),
+    (
+        "Normalizer of rows whose largest element is 0",
+        "(float[3,6] x) => (y) <float[3,1] m = {1.0,0.0,-1.0}> "
+        '{ a = Relu(x) b = Mul(a, m) y = ai.onnx.ml.Normalizer<norm="MAX">(b) }',
+    ),
     *(
         (
             f"LinearClassifier {transform}",

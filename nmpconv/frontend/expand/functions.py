@@ -193,11 +193,15 @@ def scaler(node: OnnxNode, body: Body) -> None:
 
 
 def normalizer(node: OnnxNode, body: Body) -> None:
-    """x divided by its largest element or its length. Source: ONNX, ai.onnx.ml Normalizer-1."""
+    """x divided by its largest element or its length; as in onnxruntime, x itself where that is 0.
+
+    Source: ONNX, ai.onnx.ml Normalizer-1.
+    """
     x, norm = body("Cast", node.input(0), to=TensorProto.FLOAT), node.text("norm", "MAX")
     axis = np.array([len(body.shape(x)) - 1])
     if norm == "MAX":
-        body("Div", x, body("ReduceMax", x, axis, keepdims=1), output=node.outputs[0])
+        most = body("ReduceMax", x, axis, keepdims=1)
+        body("Div", x, body("Where", body("Equal", most, 0.0), 1.0, most), output=node.outputs[0])
     elif norm in ("L1", "L2"):
         length = body(f"ReduceL{norm[1]}", x, axis, keepdims=1)
         body("Div", x, body("Max", length, LEAST), output=node.outputs[0])
