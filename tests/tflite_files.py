@@ -13,8 +13,8 @@ from nmpconv.frontend.tflite.tflite_schema import CUSTOM, IDENTIFIER, OPERATORS,
 
 _VERSIONS = {"BROADCAST_TO": 2}  # that LiteRT has
 _WRITE = {
-    **{"bool": "Bool", "byte": "Int8", "ubyte": "Uint8", "short": "Int16", "int": "Int32", "uint": "Uint32"},
-    **{"long": "Int64", "ulong": "Uint64", "float": "Float32"},
+    **{"bool": "Bool", "byte": "Int8", "ubyte": "Uint8", "short": "Int16", "ushort": "Uint16", "int": "Int32"},
+    **{"uint": "Uint32", "long": "Int64", "ulong": "Uint64", "float": "Float32"},
 }
 
 
@@ -34,13 +34,14 @@ class Tensor:
 
 
 class Op(NamedTuple):
-    """kind: of `OPERATORS`, or a custom one. options: of the table of options of this name."""
+    """kind: of `OPERATORS`, or a custom one. options: of the table of options of this name. custom: of a custom one."""
 
     kind: str
     inputs: Sequence[str]
     outputs: Sequence[str]
     table: str = ""
     options: Mapping[str, Any] = {}
+    custom: np.ndarray | None = None
 
 
 def constant(data: Any, type: str | None = None, **grid: Any) -> Tensor:
@@ -95,6 +96,8 @@ def tflite(
 def _operator(op: Op, kinds: Sequence[str], places: Mapping[str, int]) -> dict[str, Any]:
     numbers = {name: number for number, name in OPTIONS.items()}
     options = {"builtin_options_type": numbers[op.table], "builtin_options": (op.table, op.options)} if op.table else {}
+    if op.custom is not None:
+        options["custom_options"] = op.custom.view(np.uint8)
     return {
         "opcode_index": kinds.index(op.kind),
         "inputs": [places[name] if name else -1 for name in op.inputs],
@@ -141,7 +144,8 @@ def _reference(builder: _Builder, field: Any, value: Any) -> int:
     if not field.is_vector:
         return _table(builder, *value) if isinstance(value, tuple) else _table(builder, field.type, value)
     if field.type in _WRITE:
-        dtype = {"float": "<f4", "int": "<i4", "uint": "<u4", "long": "<i8", "ubyte": "u1"}[field.type]
+        kinds = {"float": "<f4", "int": "<i4", "uint": "<u4", "long": "<i8", "ubyte": "u1", "ushort": "<u2"}
+        dtype = kinds[field.type]
         if id(value) not in builder.written:
             builder.written[id(value)] = builder.CreateNumpyVector(np.asarray(value, dtype))
         return builder.written[id(value)]

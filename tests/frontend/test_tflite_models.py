@@ -323,7 +323,7 @@ DAMAGED: list[tuple[str, bytes, str]] = [
     ("size", damaged(more={"shape": [-3]}), "tensor 'w' has size -3"),
     ("scale", damaged(scale=float("nan")), "tensor 'w' has scale nan"),
     ("scales", damaged(scale=[1.0, 2.0]), "tensor 'w' of shape [8] has 2 scales on axis 0"),
-    ("sparse", damaged(data=WHOLE, more={"sparsity": {}}), "tensor 'w' is sparse"),
+    ("sparse", damaged(data=WHOLE, more={"sparsity": {}}), "tensor 'w' is sparse, its axes are not those"),
     ("stride", tflite({n: Tensor((1, 4, 4, 1)) for n in "xwy"}, [Op("CONV_2D", "xw", "y", "Conv2DOptions", {})],
                       ["x"], ["y"]), "operator 0 (CONV_2D) is malformed: stride_h 0"),
     ("no inputs", tflite({"x": Tensor((1, 8)), "y": Tensor((1, 8))}, [Op("ADD", "x", "y")], ["x"], ["y"]),

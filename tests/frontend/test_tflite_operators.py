@@ -312,6 +312,7 @@ def test_same_numbers_as_litert(case, tmp_path: Path, need_package):
 
 
 def test_each_operator_has_a_case():
-    """Here, or in a network of `test_tflite_models`."""
-    networks = (Path(__file__).parent / "test_tflite_models.py").read_text(encoding="utf-8")
-    assert set(WRITERS) - {case.kind for case in CASES} <= set(re.findall(r'"([A-Z0-9_]+)"', networks))
+    """Here, or in a network of `test_tflite_models` or `test_tflite_sparse`."""
+    folder = Path(__file__).parent
+    networks = "".join((folder / f"test_tflite_{name}.py").read_text(encoding="utf-8") for name in ("models", "sparse"))
+    assert set(WRITERS) - {case.kind for case in CASES} <= set(re.findall(r'"([A-Za-z0-9_]+)"', networks))

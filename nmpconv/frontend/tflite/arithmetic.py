@@ -152,6 +152,7 @@ ROWS: Mapping[str, Write] = {
     "CEIL": same("Ceil"),
     "COS": same("Cos"),
     "CUMSUM": cumsum,
+    "DENSIFY": passed,
     "DEQUANTIZE": passed,
     "DIV": same("Div", 2),
     "ELU": same("Elu"),

@@ -19,6 +19,7 @@ _FORMATS = {
     "byte": "<b",
     "ubyte": "<B",
     "short": "<h",
+    "ushort": "<H",
     "int": "<i",
     "uint": "<I",
     "long": "<q",
@@ -120,4 +121,4 @@ class FlatTable:
 
 
 def _unsigned16(file: File, at: int) -> int:
-    return int(file.scalar("short", at)) % 2**16
+    return int(file.scalar("ushort", at))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from nmpconv.errors import InputError
 from nmpconv.frontend.local_functions import NODES_MAX
+from nmpconv.frontend.tflite import sparse
 from nmpconv.frontend.tflite.flat_tables import File, FlatTable
 from nmpconv.frontend.tflite.tflite_schema import CUSTOM, OPERATORS, OPTIONS, TYPES
 
@@ -53,7 +55,7 @@ class Tensor:
 @dataclass(frozen=True, eq=False)
 class Operator:
     """kind: name of the builtin operator, or of a custom one. inputs, outputs: numbers of tensors, ABSENT for an input
-    that is left out. options: by name, empty where there are none or they are not read."""
+    that is left out. options: by name; of operators whose options are not read, the bytes of "custom" ones."""
 
     kind: str
     inputs: tuple[int, ...]
@@ -126,7 +128,7 @@ class _ModelReader:
             self._kinds[code],
             self._numbers(table["inputs"], tensors, f"inputs of {label}", ABSENT),
             self._numbers(table["outputs"], tensors, f"outputs of {label}"),
-            settings.options() if settings else {},
+            settings.options() if settings else {"custom": table["custom_options"]},
         )
 
     def _tensor(self, place: int, table: FlatTable) -> Tensor:
@@ -166,11 +168,9 @@ class _ModelReader:
             content = self._bytes(self._buffers[number])
             if not len(content) and 0 not in shape:
                 return None
-            if table["sparsity"] is not None:
-                raise InputError(
-                    f"tensor '{name}' is sparse", where=self._file.where, hint="an export with dense weights"
-                )
-            self._arrays[key] = self._array(name, kind, shape, content)
+            sparsity = table["sparsity"]
+            read = self._array if sparsity is None else partial(self._sparse, sparsity)
+            self._arrays[key] = read(name, kind, shape, content)
         return self._arrays[key]
 
     def _bytes(self, buffer: FlatTable) -> np.ndarray:
@@ -181,6 +181,18 @@ class _ModelReader:
             return np.frombuffer(self._file.data, np.uint8, size, start)
         data: np.ndarray = buffer["data"]
         return data
+
+    def _sparse(
+        self, sparsity: FlatTable, name: str, kind: str, shape: tuple[int, ...], content: np.ndarray
+    ) -> np.ndarray:
+        try:
+            places = sparse.dense_places(sparsity, shape)
+        except ValueError as error:
+            raise self._error(f"tensor '{name}' is sparse, {error}") from error
+        values = self._array(name, kind, (len(places),), content)
+        dense = np.zeros(prod(shape), values.dtype)
+        dense[places] = values
+        return dense.reshape(shape)
 
     def _array(self, name: str, kind: str, shape: tuple[int, ...], content: np.ndarray) -> np.ndarray:
         count = prod(shape)

@@ -38,8 +38,14 @@ _TABLES = {
     "Tensor": "shape:[int] type:byte buffer:uint name:string quantization:Quantization is_variable:bool "
     "sparsity:Sparsity shape_signature:[int]",
     "Quantization": "- - scale:[float] zero_point:[long] - - quantized_dimension:int",
-    "Sparsity": "",
-    "Operator": "opcode_index:uint inputs:[int] outputs:[int] builtin_options_type:ubyte builtin_options:Options",
+    "Sparsity": "traversal_order:[int] block_map:[int] dim_metadata:[DimensionMetadata]",
+    "DimensionMetadata": "format:byte dense_size:int array_segments_type:ubyte array_segments:Indices "
+    "array_indices_type:ubyte array_indices:Indices",
+    "Int32Vector": "values:[int]",
+    "Uint16Vector": "values:[ushort]",
+    "Uint8Vector": "values:[ubyte]",
+    "Operator": "opcode_index:uint inputs:[int] outputs:[int] builtin_options_type:ubyte builtin_options:Options "
+    "custom_options:[ubyte]",
     "AddOptions": "fused_activation_function:byte",
     "ArgMaxOptions": "output_type:byte",
     "ArgMinOptions": "output_type:byte",

@@ -80,22 +80,40 @@ def _conv(call: OperatorCall, weights: str, group: int) -> str:
 
 def transpose_conv(call: OperatorCall) -> str:
     """Sizes of the result, weights [O,H,W,I], the input, a bias. Where sizes are not fixed, they are the input's times
-    the strides.
+    the strides."""
+    asked = call.integers(0, "sizes") if call.is_const(0) else list(call.output().shape)
+    return _transposed(call, 2, asked, _padding(call), _strides(call), *call.optional(3))
+
+
+def transpose_conv_bias(call: OperatorCall) -> str:
+    """MediaPipe's: the input, weights [O,H,W,I], a bias. Options: padding from 1 on, strides of width and of height.
+
+    Source: MediaPipe, transpose_conv_bias.cc.
+    """
+    padding, width, height = (int(number) for number in call.options["custom"][:12].view("<i4"))
+    if padding not in (1, 2) or min(width, height) < 1:
+        raise ValueError(f"padding {padding}, strides {height} and {width}")
+    asked = list(call.output().shape)
+    return _transposed(call, 0, asked, PADDINGS[padding - 1], [height, width], call.input(2))
+
+
+def _transposed(
+    call: OperatorCall, place: int, asked: Sequence[int], padding: str, strides: Sequence[int], *bias: str
+) -> str:
+    """place: of the input. asked: shape of the result.
 
     Source: LiteRT, ComputePaddingHeightWidth: the padding is that of the convolution the other way.
     """
-    asked = call.integers(0, "sizes") if call.is_const(0) else list(call.output().shape)
-    sizes, kernel, strides = call.shape(2)[1:3], call.shape(1)[1:3], _strides(call)
-    attributes: dict[str, Any] = {"strides": strides}
+    sizes, kernel = call.shape(place)[1:3], call.shape(1)[1:3]
+    attributes: dict[str, Any] = {"strides": list(strides)}
     if min(*asked[1:3], *sizes) < 1:
-        attributes["auto_pad"] = _padding(call)
+        attributes["auto_pad"] = padding
     else:
         axes = zip(sizes, asked[1:3], kernel, strides, strict=True)
-        befores, afters = zip(*(_margins(_padding(call), *numbers) for numbers in axes), strict=True)
+        befores, afters = zip(*(_margins(padding, *numbers) for numbers in axes), strict=True)
         attributes["pads"] = [*befores, *(max(after, 0) for after in afters)]
         attributes["output_padding"] = [max(-after, 0) for after in afters]
-    weights = call.moved(1, (3, 0, 1, 2))
-    return call.nhwc(call("ConvTranspose", _image(call, 2), weights, *call.optional(3), **attributes))
+    return call.nhwc(call("ConvTranspose", _image(call, place), call.moved(1, (3, 0, 1, 2)), *bias, **attributes))
 
 
 def _margins(padding: str, size: int, asked: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -166,6 +184,7 @@ def _blocks(kind: str, call: OperatorCall) -> str:
 
 
 ROWS: Mapping[str, Write] = {
+    "Convolution2DTransposeBias": transpose_conv_bias,
     "AVERAGE_POOL_2D": average_pool_2d,
     "CONV_2D": conv_2d,
     "DEPTHWISE_CONV_2D": depthwise_conv_2d,

@@ -1,0 +1,124 @@
+"""Constants of TFLite files without their zeros, and MediaPipe's transposed convolution."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from tflite_files import LiteRT, Op, Tensor, constant, tflite
+
+from nmpconv.errors import InputError
+from nmpconv.frontend.tflite import to_onnx
+
+VECTORS = {"Int32Vector": 1, "Uint16Vector": 2, "Uint8Vector": 3}
+
+
+def axis(size: int) -> dict[str, Any]:
+    return {"format": 0, "dense_size": size}
+
+
+def listed(segments: Sequence[int], indices: Sequence[int], kind: str = "Uint8Vector") -> dict[str, Any]:
+    row: dict[str, Any] = {"format": 1}
+    for name, values in (("array_segments", segments), ("array_indices", indices)):
+        row |= {f"{name}_type": VECTORS[kind], name: (kind, {"values": values})}
+    return row
+
+
+def file(shape: Sequence[int], values: np.ndarray, sparsity: Mapping[str, Any]) -> bytes:
+    """y = x + DENSIFY(w)."""
+    w = Tensor(shape, "float32", values, more={"sparsity": sparsity})
+    tensors = {"x": Tensor(shape), "w": w, "d": Tensor(shape), "y": Tensor(shape)}
+    ops = [Op("DENSIFY", ("w",), ("d",)), Op("ADD", ("x", "d"), ("y",), "AddOptions", {})]
+    return tflite(tensors, ops, ["x"], ["y"])
+
+
+def by_rows(kind: str) -> tuple[np.ndarray, dict[str, Any]]:
+    """The last axis is listed, an empty row among them."""
+    dense = np.zeros((3, 2, 4), np.float32)
+    dense[0, 0, [1, 3]], dense[0, 1, 2], dense[2, 1, [0, 1, 2]] = (1, 2), 3, (4, 5, 6)
+    levels = [axis(3), axis(2), listed([0, 2, 3, 3, 3, 3, 6], [1, 3, 2, 0, 1, 2], kind)]
+    return dense, {"traversal_order": [0, 1, 2], "dim_metadata": levels}
+
+
+def by_columns() -> tuple[np.ndarray, dict[str, Any]]:
+    """The second axis before the first."""
+    dense = np.array([[0, 3, 0], [1, 0, 0], [2, 4, 0], [0, 0, 5]], np.float32)
+    levels = [axis(3), listed([0, 2, 4, 5], [1, 2, 0, 2, 3])]
+    return dense, {"traversal_order": [1, 0], "dim_metadata": levels}
+
+
+def by_blocks() -> tuple[np.ndarray, dict[str, Any]]:
+    """Blocks of 2 x 2, of which one in a row of two is there."""
+    dense = np.zeros((4, 4), np.float32)
+    dense[:2, 2:], dense[2:, :2] = [[1, 2], [3, 4]], [[5, 6], [7, 8]]
+    levels = [axis(2), listed([0, 1, 2], [1, 0]), axis(2), axis(2)]
+    return dense, {"traversal_order": [0, 1, 2, 3], "block_map": [0, 1], "dim_metadata": levels}
+
+
+CASES = {**{kind: by_rows(kind) for kind in VECTORS}, "columns": by_columns(), "blocks": by_blocks()}
+
+
+def ran(data: bytes, *inputs: np.ndarray) -> np.ndarray:
+    session = ort.InferenceSession(to_onnx(data, "m.tflite").SerializeToString())
+    y: np.ndarray = session.run(None, {port.name: x for port, x in zip(session.get_inputs(), inputs, strict=True)})[0]
+    return y
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_zeros_are_filled_in(name: str, need_package) -> None:
+    need_package("ai_edge_litert")
+    dense, sparsity = CASES[name]
+    order = [axis for axis in sparsity["traversal_order"] if axis < dense.ndim]
+    values = dense.transpose(order)[dense.transpose(order) != 0]
+    if name == "blocks":
+        values = np.arange(1, 9, dtype=np.float32)
+    data, zeros = file(dense.shape, values, sparsity), np.zeros(dense.shape, np.float32)
+    np.testing.assert_array_equal(ran(data, zeros), dense)
+    np.testing.assert_array_equal(LiteRT(data).run(zeros)[0], dense)
+
+
+ROWS = by_rows("Uint8Vector")[1]["dim_metadata"]
+DAMAGED = {
+    "its axes are not those of the tensor": {"traversal_order": [0, 0, 1], "dim_metadata": ROWS},
+    "an axis of 100000": {"traversal_order": [0, 1, 2], "dim_metadata": [axis(100_000), *ROWS[1:]]},
+    "its segments overlap": {
+        "traversal_order": [0, 1, 2],
+        "dim_metadata": [*ROWS[:2], listed([0, 6, 0, 6, 0, 6, 0], [1, 3, 2, 0, 1, 2])],
+    },
+    "2 segments": {"traversal_order": [0, 1, 2], "dim_metadata": [*ROWS[:2], listed([0, 6], [1, 3, 2, 0, 1, 2])]},
+    "a value lies outside of it": {
+        "traversal_order": [0, 1, 2],
+        "dim_metadata": [*ROWS[:2], listed([0, 2, 3, 3, 3, 3, 6], [1, 3, 2, 0, 1, 9])],
+    },
+}
+
+
+@pytest.mark.parametrize("problem", DAMAGED)
+def test_places_that_make_no_sense(problem: str) -> None:
+    values = np.arange(1, 7, dtype=np.float32)
+    with pytest.raises(InputError, match=re.escape(f"tensor 'w' is sparse, {problem}")):
+        to_onnx(file((3, 2, 4), values, DAMAGED[problem]), "m.tflite")
+
+
+@pytest.mark.parametrize(("padding", "size"), [(1, (8, 12)), (1, (7, 11)), (2, (9, 12))])
+def test_mediapipes_transposed_convolution_is_tflites(padding: int, size: tuple[int, int], tmp_path: Path) -> None:
+    """With its operands in another order, and strides of width before height."""
+    rng, (height, width) = np.random.default_rng(3), size
+    tensors = {
+        "x": Tensor((1, 4, 4, 3)),
+        "w": constant(rng.normal(0, 1, (5, 3, 2, 3)).astype(np.float32)),
+        "b": constant(rng.normal(0, 1, 5).astype(np.float32)),
+        "n": constant(np.array([1, height, width, 5], np.int32)),
+        "y": Tensor((1, height, width, 5)),
+    }
+    options = {"padding": padding - 1, "stride_h": 2, "stride_w": 3}
+    plain = Op("TRANSPOSE_CONV", ("n", "w", "x", "b"), ("y",), "TransposeConvOptions", options)
+    theirs = Op("Convolution2DTransposeBias", ("x", "w", "b"), ("y",), custom=np.array([padding, 3, 2], "<i4"))
+    x = rng.normal(0, 1, (1, 4, 4, 3)).astype(np.float32)
+    wanted, got = (ran(tflite(tensors, [op], ["x"], ["y"]), x) for op in (plain, theirs))
+    np.testing.assert_array_equal(got, wanted)
