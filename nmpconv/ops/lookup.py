@@ -75,8 +75,6 @@ NEAR = np.linspace(-16.0, 16.0, 4097)
 PERIODIC = {"sin": (-1.0, 1.0), "cos": (-1.0, 1.0), "tan": ANY}  # bounds of functions that have extremes everywhere
 
 COARSEST, FINEST = 9, 12  # log2 of the number of pieces of an int16 table
-TOWARDS = 2.0**-12  # of the way to an even step: ends ties, and keeps the float function
-TOWARDS_16 = 2.0**-7  # moves a tie by one step of the samples of an int16 table
 EXACT = 16  # that of one with a sample at every integer
 PIECE_MAX = 0.25  # steps of the output that a piece may be off
 TABLE_BITS = 8  # bits that an int16 table has below the grid of the output
@@ -323,16 +321,6 @@ def lines(exact: np.ndarray, bits: int) -> np.ndarray:
     step = 1 << (EXACT - bits)
     places = np.arange(len(exact))
     return np.interp(places, places[::step], exact[::step])
-
-
-def ties_to_even(
-    name: str, x: str, y: str, step: float, ends: tuple[float, float], towards: float = TOWARDS, **more: float
-) -> Node:
-    """The node that puts x, of 8 bits, on a grid of this step, a power of two, and saturates it at these ends. What is
-    half-way between two steps goes to the even one. more: parameters of the table."""
-    even = (("mul", "x", 1 / step), ("round", 0), ("mul", 1, step), ("sub", 2, "x"))
-    steps = (*even, ("mul", 3, towards), ("add", "x", 4), ("clip", 5, *ends))
-    return Node(Lookup.name, name, (x,), (y,), LookupParams(composed=steps, **more))  # type: ignore[arg-type]
 
 
 def _samples(exact: np.ndarray, y: Quant, params: LookupParams) -> np.ndarray:

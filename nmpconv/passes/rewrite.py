@@ -52,6 +52,10 @@ class Editor:
         """`Graph.regrids`."""
         return self._graph.regrids(node)
 
+    def keeps_grid(self, name: str) -> bool:
+        """Checks for a tensor that the model rounds to a grid which is to be kept."""
+        return self._graph.faithful and name in self._graph.given
+
     def data(self, name: str) -> np.ndarray:
         """A constant in float64."""
         data = self.values[name].data

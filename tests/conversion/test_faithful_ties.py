@@ -57,3 +57,37 @@ def test_a_mean_of_nine_has_no_table(tmp_path: Path) -> None:
     model = ties("AveragePool<kernel_shape=[3,3]>(a)", 2, "int8")
     result = made(model, tmp_path, np.rint(pictures(4) * 64) / 64, **FINE)
     assert "lookup" not in {node.op for node in result.graph.nodes}
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("silu", [False, True])
+def test_tables_round_as_the_model_does(silu: bool, kind: str, tmp_path: Path) -> None:
+    """HardSigmoid of multiples of 3 steps are ties; a SiLU is rounded twice."""
+    signed = kind == "int8"
+    arrays = {
+        "sx": np.float32(2.0**-5),
+        "sg": np.float32(2.0**-7 if signed else 2.0**-8),
+        "sy": np.float32(2.0**-5),
+        "z": np.array(0 if signed else 128, kind),
+        "zg": np.array(0, kind),
+    }
+    functions = """g = Sigmoid(a)
+            gq = QuantizeLinear(g, sg, zg)
+            gd = DequantizeLinear(gq, sg, zg)
+            f = Mul(a, gd)"""
+    model = build(
+        f"""(float[1,3,12,12] x) => (float[1,3,12,12] y) {{
+            xq = QuantizeLinear(x, sx, z)
+            a = DequantizeLinear(xq, sx, z)
+            {functions if silu else "f = HardSigmoid<alpha=0.16666667163372040, beta=0.5>(a)"}
+            fq = QuantizeLinear(f, sy, z)
+            y = DequantizeLinear(fq, sy, z)
+        }}""",
+        17,
+        arrays=arrays,
+        name="tables",
+    )
+    samples = np.rint(2 * pictures(16) * 32) / 32
+    result = made(model, tmp_path, samples)
+    assert not steps_apart(model, result, samples).any()
+    assert [node.op for node in result.graph.nodes] == ["lookup"]

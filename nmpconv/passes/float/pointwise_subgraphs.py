@@ -36,6 +36,7 @@ def cones(editor: Editor, last: Node) -> list[Cone]:
             for node in above
             if pointwise(editor, node)
             and node.outputs[0] not in editor.outputs
+            and not editor.keeps_grid(node.outputs[0])
             and all(user.name in inside for user in editor.users(node.outputs[0]))
         ]
         if not ready or len(nodes) == DEPTH:

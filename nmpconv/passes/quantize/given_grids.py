@@ -13,14 +13,16 @@
    elements, has 16 bits where many of its results are ties, and a table of all of them rounds these to even.
 7. Of 8 bits that go to a grid with steps that are 2, 4, ... times as long, many are ties. The model rounds them to
    even: a table of all integers does so, too, and is next to nothing off the identity in float.
-8. A float tensor that goes to several grids is computed on each of them; where its op only moves data, or cannot
+8. A table of 8 bits rounds ties to even, too: those that float32 has, as of a HardSigmoid. A product of a table and of
+   what it reads, as a SiLU is, is a table that rounds twice, as the model does.
+9. A float tensor that goes to several grids is computed on each of them; where its op only moves data, or cannot
    saturate as the grid does, it has 16 bits, and is rounded to each. An input has one grid, and goes to others from it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -31,11 +33,12 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Given, Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.average_pool import AveragePoolParams
-from nmpconv.ops.lookup import FINEST, TOWARDS_16, ties_to_even
+from nmpconv.ops.even_tables import TOWARDS_16, ties_to_even
+from nmpconv.ops.lookup import FINEST
 from nmpconv.ops.op import Op
 from nmpconv.ops.requantize import requantize
 from nmpconv.ops.traits import Origins
-from nmpconv.passes.quantize import offsets
+from nmpconv.passes.quantize import given_tables, offsets
 from nmpconv.passes.quantize.exponents import GIVEN
 from nmpconv.passes.quantize.overrides import Choices, Row, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -66,7 +69,7 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     wishes = {name: _origin(grid, _exponent(grid, stats[name])) for name, grid in known.items()}
     narrow, wide = set(known), set[str]()
     while True:  # a table, unlike a requantize, takes up two origins; one of 16 bits would not be exact
-        graph = _with_tables(plain, known, narrow)
+        graph = given_tables.rounded(plain, known, narrow)
         origins = offsets.wished(graph, {name: wishes[name] for name in _sums_first(graph) if name in wishes})
         wide = {name for name, grid in known.items() if not _fits(grid, wishes[name], origins.get(name, 0.0))}
         if narrow.isdisjoint(wide):
@@ -85,23 +88,6 @@ def of_sources(graph: Graph) -> Graph:
     """The graph as it was imported, with the grids also at tensors that only a move of data stands between and one of
     them: passes leave out moves, with the names that have the grids."""
     return replace(graph, given={**_moved(graph), **graph.given})
-
-
-def _with_tables(graph: Graph, known: Mapping[str, Given], narrow: Collection[str]) -> Graph:
-    """Case 7. narrow: the tensors of 8 bits."""
-    nodes, values = [], []
-    for node in graph.nodes:
-        x, y = node.inputs[0], node.outputs[0]
-        if graph.regrids(node) and x in narrow and {x, y} <= {*known} and _has_ties(known[x], known[y]):
-            low, high = graph[y].clamp or (-math.inf, math.inf)
-            node = ties_to_even(node.name, x, y, known[y].scale, (max(low, known[y].min), min(high, known[y].max)))
-            values.append(replace(graph[y], clamp=None))
-        nodes.append(node)
-    return replace(graph.with_values(*values), nodes=tuple(nodes))
-
-
-def _has_ties(x: Given, y: Given) -> bool:
-    return x.is_power and y.is_power and y.scale > x.scale
 
 
 def holds_pixels(grid: Given, how: Preprocess) -> bool:
@@ -225,7 +211,7 @@ def _requantized(graph: Graph) -> tuple[Graph, dict[str, str]]:
 
 
 def _forked(graph: Graph) -> tuple[Graph, dict[str, str]]:
-    """Case 8. Returns the tensors that are new, and whose numbers they have."""
+    """Case 9. Returns the tensors that are new, and whose numbers they have."""
     producers = graph.producers()
     forks = {node.outputs[0] for node in graph.nodes if node.inputs[0] in producers and graph.forks(node)}
     names: dict[str, str] = {}
