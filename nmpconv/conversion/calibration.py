@@ -217,8 +217,7 @@ def _load(context: Context) -> Graph:
         axis = None if options.stream is None else stream_spec.parse(options.stream).axis
         audio.time_axis(front, graph.source_shapes.get(fed[0], graph[fed[0]].shape), axis)
     graph = replace(graph, labels=class_names(options.labels), faithful=options.faithful)
-    graph = given_grids.of_sources(graph) if options.faithful else graph
-    return context.trace(graph, "FLOAT", "import")
+    return context.trace(given_grids.of_sources(graph), "FLOAT", "import")
 
 
 def class_names(labels: Path | str | Sequence[str] | None) -> tuple[str, ...]:

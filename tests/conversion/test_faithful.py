@@ -249,6 +249,7 @@ def test_the_grid_of_a_moved_input_is_the_inputs(move: str, tmp_path: Path) -> N
     assert found is not None
     assert found.equal is not None
     assert found.equal > 98
+    assert made(model, tmp_path, None, faithful=False).report.quantized_nodes  # its range is known without samples
 
 
 def test_an_input_on_two_grids_is_named(tmp_path: Path) -> None:
