@@ -2,7 +2,8 @@
 
 That is the sum of a convolution's result, which nobody else reads, and of another tensor. The other one and the sum are
 int8 on one grid, so the sum may lie on it: `grids` puts the convolution's results on that grid, in int16, where their
-own grid would not be finer, so biases lose nothing; `run` makes the two ops one, with the same integers.
+own grid would be finer by FINER bits at most; `run` makes the two ops one, with the same integers. A bias is coarser
+there, and weights make up for its rounding (`quantize.rounding`).
 
 1. Of two convolutions the later one takes the other's result, so that its input is not needed for longer.
 2. Depthwise ones and other widths than int8 stay two ops: the op has none.
@@ -20,6 +21,7 @@ from nmpconv.ops.conv_add import SHIFT_MAX, ConvAddParams
 from nmpconv.ops.op import quant_of
 
 INT16 = -32768, 32767
+FINER = 1  # bits that a grid of its own may gain a convolution; one rounding in place of two is worth as much
 
 
 class Sum(NamedTuple):
@@ -42,7 +44,7 @@ def grids(graph: Graph, weight_bits: Callable[[Node], int], fixed: Container[str
             continue
         if (
             quant_of(product).bits == 8
-            and quant_of(product).exponent >= grid.exponent
+            and quant_of(product).exponent >= grid.exponent - FINER
             and weight_bits(residual.layer) == 8
         ):
             fresh.append(replace(product, quant=Quant(16, grid.exponents, *INT16)))

@@ -276,6 +276,24 @@ def test_gptq_makes_up_for_the_bias_alone() -> None:
     assert worst(True) < 0.15
 
 
+def test_gptq_makes_up_for_the_bias_that_is_corrected() -> None:
+    """Inputs saturate, so sums have another mean than the float model's: that bias is rounded, not the model's."""
+    net = Net(10)
+    net.input("x", 1, 8, 8, 6)
+    net.conv("x", "y", 12, b=np.zeros(12))
+    graph = on_grids(net.graph("y"), x=(8, -6), y=(8, 0))
+    rng = np.random.default_rng(10)
+    images = [{"x": rng.uniform(1, 3, (1, 8, 8, 6)).astype(np.float32)} for _ in range(4)]
+    seen, wanted = evidence(graph, images), floats(graph, "y", images).mean(axis=(0, 1, 2))
+
+    def worst(gptq: bool) -> float:
+        made = integer(graph, Rounding(gptq=gptq), seen)
+        return float(np.abs(results(made, "y", images).mean(axis=(0, 1, 2)) - wanted).max())
+
+    assert worst(False) > 0.3
+    assert worst(True) < 0.15
+
+
 def test_gptq_is_kept_only_where_the_error_falls() -> None:
     graph, images = wide_layer()
     seen = evidence(graph, images)
@@ -307,7 +325,7 @@ def test_columns_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes == [18, 18, 18]  # 3x3 pixels of 6 channels
     before, after, best = (channel_errors(graph, made, images) for made in (nearest, parts, whole))
     assert (after <= before * (1 + 1e-6)).all()
-    assert best.mean() <= after.mean() < 0.95 * before.mean()
+    assert 0.999 * best.mean() <= after.mean() < 0.95 * before.mean()
     columns = (parts["n_y.weight"].data != nearest["n_y.weight"].data).reshape(24, -1).any(axis=0)
     assert all(part.any() for part in np.split(columns, 3))
 

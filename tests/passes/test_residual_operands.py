@@ -68,6 +68,12 @@ def test_a_block_is_rounded_once() -> None:
     assert plan_memory.peak(planned) == 2 * after["y"].nbytes < plan_memory.peak(plan_memory.run(whole))
 
 
+def test_a_grid_that_is_finer_by_a_bit_is_no_reason_for_two_ops() -> None:
+    whole, after = joined(block().graph("y"), z=(8, -5))
+    assert ops(after) == ["conv2d", "conv2d", "conv_add"]
+    assert_same(whole, after)
+
+
 def test_the_other_order_of_operands() -> None:
     net = block()
     net.nodes[-1] = replace(net.nodes[-1], inputs=("z", "r"))
@@ -92,7 +98,7 @@ def test_of_two_convolutions_the_later_one_takes_the_sum() -> None:
 @pytest.mark.parametrize(
     "grids",
     [
-        {"z": (8, -5)},  # biases would be rounded to a coarser grid
+        {"z": (8, -6)},  # biases would be rounded to a coarser grid
         {"r": (8, -5)},
         {"r": (8, -3)},
         {"y": (16, -12)},

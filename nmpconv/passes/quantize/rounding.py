@@ -4,7 +4,8 @@ For each convolution and fully connected:
 
 1. Weight exponents by squared error, within the legal shifts (weights.py).
 2. Nearest rounding; and, when asked, rounding with the second moments of the quantized input (gptq.py), kept for
-   those output channels whose error after the activation falls.
+   those output channels whose error after the activation falls. These weights make up for the rounding of the bias: of
+   the one that case 4 asks for, where no activation follows.
 3. What an input channel that is always the same adds goes into the bias, and its weights become 0.
 4. The bias from the mean difference between the pre-activation that is wanted (residual_sums.py) and the integer sum,
    on the output's grid; then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float
@@ -138,7 +139,10 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
     if x is not None and rows is not None:
         seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
         if how.bias_correction:
-            makers: list[Callable[[], Any]] = [partial(layer.correct, q, seen, rows.values), partial(layer.gptq, x)]
+            makers: list[Callable[[], Any]] = [
+                partial(layer.correct, q, seen, rows.values),
+                lambda: layer.gptq(x, layer.wanted_bias(seen, rows.values)),
+            ]
             results = each(lambda make: make(), makers if how.gptq else makers[:1])
             bias, error = results[0]
             if how.gptq:
@@ -148,7 +152,7 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
                 q = np.where(better[:, None], rounded, q)
                 bias = np.where(better, other, bias)
         elif how.gptq:
-            q, bias = layer.gptq(x), fixed_point.round_half_up(layer.bias / layer.step_y)
+            q, bias = layer.gptq(x, layer.bias), fixed_point.round_half_up(layer.bias / layer.step_y)
     return layer.result(q, bias)
 
 
@@ -202,21 +206,31 @@ class _Layer:
     def nearest(self) -> np.ndarray:
         return grids.nearest(self.weights, self.exponents, self.how.weight_bits)
 
-    def gptq(self, x: np.ndarray) -> np.ndarray:
+    def wanted_bias(self, seen: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """The bias [O] that gives float weights the mean of wanted [R, O], for rows seen [R, G, K]. It is the float
+        model's before an activation: what that removes is in the mean, too.
+        """
+        if self.graph[self.node.outputs[0]].clamp is not None:
+            return self.bias
+        mean = seen.sum(axis=0, dtype=np.int64) * (self.step_x / len(seen))
+        products = np.einsum("gok,gk->go", self.shape.split(self.weights), mean)
+        return np.asarray(wanted.mean(axis=0, dtype=np.float64) - products.reshape(-1))
+
+    def gptq(self, x: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Columns of a wide layer are rounded in parts, each as if the others had no errors: the memory of a moment is
-        that of its columns squared.
+        that of its columns squared. bias: the one that is rounded first [O].
         """
         parts = -(-self.shape.k // COLUMNS_MAX)
-        rounded = [self._gptq(x, part) for part in np.array_split(np.arange(self.shape.k), parts)]
+        rounded = [self._gptq(x, bias, part) for part in np.array_split(np.arange(self.shape.k), parts)]
         return np.concatenate(rounded, axis=2).reshape(self.weights.shape)
 
-    def _gptq(self, x: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def _gptq(self, x: np.ndarray, bias: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """[G, O, columns]. The first of them make up for the rounding of the bias."""
         groups, outs = self.shape.groups, self.shape.outs
         bits = self.how.weight_bits
         return round_weights(
             self.shape.split(self.weights)[:, :, columns],
-            self.bias.reshape(groups, outs) if columns[0] == 0 else np.zeros((groups, outs)),
+            bias.reshape(groups, outs) if columns[0] == 0 else np.zeros((groups, outs)),
             self._moment(x, columns),
             np.ldexp(1.0, self.exponents).reshape(groups, outs),
             self.step_y,
