@@ -23,7 +23,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/memory/separate_pools.py": (1, "is about one op"),
     "passes/quantize/channel_groups.py": (3, "products have one factor of two; tables have one for all channels"),
     "passes/float/pointwise_subgraphs.py": (4, "formulas of pointwise ops; builds lookup"),
-    "passes/quantize/equalize.py": (3, "factors of tables; a role of a constant"),
+    "passes/quantize/equalize.py": (4, "factors of tables; a role of a constant; counts sums"),
     "passes/quantize/score_slopes.py": (3, "softmax, lookup, and moves that keep channels"),
     "passes/quantize/table_readers.py": (1, "ranges of what only tables read"),
     **{f"{name}.py": (1, "a keyword") for name in ("conversion/option_types", "conversion/keywords")},

@@ -23,6 +23,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.passes import stream
 from nmpconv.passes.quantize import drop_channels, recurrent_states
+from nmpconv.passes.quantize.equalize import fewest_bits, has_long_streams
 
 HELD_MOST = 200  # images that candidates are measured on
 
@@ -63,7 +64,7 @@ def affordable(options: Options, fitter: Fitter) -> tuple[Fitter, str]:
 def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
     """Takes the recipe that is best on validation images; with --fast the only one."""
     fitter, fast = calibrated.fitter, context.options.fast
-    recipes = _recipes(context.options, len(fitter.images))
+    recipes = _recipes(context.options, fitter)
     recipe, prepared, notes, score = choose(
         fitter, recipes, context.progress, context.trace, context.workers, measured=not fast
     )
@@ -184,13 +185,15 @@ def one_step(graph: Graph, options: Options, trace: Trace) -> Graph:
     return trace(stream.run(stateful, options.stream), "INT", "stream")
 
 
-def _recipes(options: Options, images: int) -> list[Recipe]:
+def _recipes(options: Options, fitter: Fitter) -> list[Recipe]:
     """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak. With
-    --fast there is one, of scalar equalization and nearest rounding where nothing else is asked for.
+    --fast there is one, of scalar equalization and nearest rounding where nothing else is asked for. Long residual
+    streams of int8 are filled more evenly by one recipe more.
 
     UsageError for options that need images where there are none.
     """
-    for name, asked in (("equalize", "vector"), ("rounding", "gptq")):
+    images = len(fitter.images)
+    for name, asked in (("equalize", "vector"), ("equalize", "streams"), ("rounding", "gptq")):
         if not images and getattr(options, name) == asked:
             raise UsageError(f"{name} {asked} needs images, ranges are not enough", hint="give --data SOURCE, too")
     modes = ["scalar", "vector"] if options.bits == "16" else ["none", "scalar", "vector"]
@@ -203,4 +206,8 @@ def _recipes(options: Options, images: int) -> list[Recipe]:
         roundings = [options.rounding == "gptq"]
     if not images:
         modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
-    return [Recipe(mode, gptq) for mode in modes for gptq in roundings]
+    recipes = [Recipe(mode, gptq) for mode in modes for gptq in roundings]
+    narrow = fewest_bits(fitter.graph, fitter.bits) == 8
+    if len(modes) == 3 and True in roundings and narrow and has_long_streams(fitter.graph):
+        recipes.append(Recipe("streams", True))
+    return recipes

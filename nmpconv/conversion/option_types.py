@@ -14,7 +14,7 @@ from nmpconv.errors import refusal
 
 Bits = Literal["8", "16", "a16w8", "auto", 8, 16]
 Method = Literal["max", "mse", "mse4", "kl", "percentile"]
-Equalize = Literal["auto", "none", "scalar", "vector"]
+Equalize = Literal["auto", "none", "scalar", "vector", "streams"]
 Rounding = Literal["auto", "nearest", "gptq"]
 BiasBits = Literal["auto", "8", "16", "32", 8, 16, 32]
 Widths = Literal["default", "strict", "precise"]

@@ -48,7 +48,8 @@ from nmpconv.passes.quantize.rounding import Rounding
 GUARD_IMAGES = 4  # that an equalized float model is compared with the original on
 HELD_OUT = 6  # images that are enough to hold a third of them out
 
-EQUALIZATIONS = ("none", "scalar", "vector")  # the plainer, the fewer factors
+EQUALIZATIONS = ("none", "scalar", "vector", "streams")  # the plainer, the fewer factors
+BY_CHANNEL = EQUALIZATIONS[2:]  # streams: as vector, with long residual streams filled more evenly
 
 
 ONE = np.ones(1)
@@ -65,7 +66,7 @@ class Unequal(VerifyError):
 class Recipe:
     """One way to quantize.
 
-    equalize: none, scalar or vector. gptq: round weights with second moments. zero_points: False where they were left
+    equalize: one of EQUALIZATIONS. gptq: round weights with second moments. zero_points: False where they were left
     out.
     """
 
@@ -166,7 +167,7 @@ class Fitter:
         return self._rounding.weight_bits
 
     def prepare(self, mode: str, images: Feeds, trace: Trace, *, keep: bool = False) -> Prepared:
-        """Everything before the rounding; mode: none, scalar or vector equalization. keep: for `fitted`, and what is
+        """Everything before the rounding; mode: the equalization. keep: for `fitted`, and what is
         quantized of it, too. Raises Unequal."""
         key = self._key(mode, images)
         alike = [
@@ -292,16 +293,17 @@ class Fitter:
 
     def _by_channel(self, mode: str) -> bool:
         """Checks whether channels have factors of their own, so that statistics are seen again on the images."""
-        return mode == "vector" or (mode == "scalar" and any(OPS[node.op].absorbs for node in self.graph.nodes))
+        return mode in BY_CHANNEL or (mode == "scalar" and any(OPS[node.op].absorbs for node in self.graph.nodes))
 
     def _equalize(self, mode: str, images: Feeds, exempt: frozenset[str]) -> Equalized:
         graph, stats, bits = self.graph, self.stats, self.bits
         by_channel: Mapping[str, np.ndarray] = {}
-        if mode == "vector":
+        if mode in BY_CHANNEL:
             graph = split_activations.run(graph, stats, bits)
             names = [value.name for value in graph.activations()]
             bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
-            graph, by_channel = equalize.vector(graph, stats, bits, exempt)
+            balance = equalize.streams if mode == "streams" else equalize.vector
+            graph, by_channel = balance(graph, stats, bits, exempt)
         elif self._by_channel(mode):
             graph, by_channel = equalize.by_layer(graph, stats, bits, exempt)
         if by_channel:

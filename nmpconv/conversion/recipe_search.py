@@ -9,7 +9,7 @@ from functools import partial
 
 from nmpconv.base.progress import Progress
 from nmpconv.base.workers import Workers
-from nmpconv.conversion.quantizer import EQUALIZATIONS, HELD_OUT, Fitter, Prepared, Recipe, Unequal
+from nmpconv.conversion.quantizer import BY_CHANNEL, EQUALIZATIONS, HELD_OUT, Fitter, Prepared, Recipe, Unequal
 from nmpconv.conversion.validation import Considered, Score, tried
 from nmpconv.graph.trace import Trace
 from nmpconv.passes.quantize.equalize import fewest_bits
@@ -24,8 +24,8 @@ STEADIER_DB = 1.0
 
 
 def handicap(recipe: Recipe, balanced: float) -> float:
-    """By how many dB a recipe must be better. balanced: of vector equalization."""
-    return (balanced if recipe.equalize == "vector" else 0.0) + (0.0 if recipe.gptq else NEAREST_DB)
+    """By how many dB a recipe must be better. balanced: of factors by channel."""
+    return (balanced if recipe.equalize in BY_CHANNEL else 0.0) + (0.0 if recipe.gptq else NEAREST_DB)
 
 
 def ranked(scores: Mapping[Recipe, Score], balanced: float = 0.0) -> list[Recipe]:

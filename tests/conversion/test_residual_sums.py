@@ -13,7 +13,9 @@ from nets import Net
 from nmpconv.base.sqnr import sqnr_db
 from nmpconv.calib.activation_cache import SUMS, integers, residual_sums, sampled_nodes
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.conversion.quantizer import Fitter
+from nmpconv.conversion.decision import _recipes
+from nmpconv.conversion.options import Options
+from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.graph.reference import run
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
@@ -94,6 +96,16 @@ def test_only_long_streams_are_corrected() -> None:
     assert {node.outputs[0] for node in sampled_nodes(graph, WEIGHTED)} == names | {
         add.outputs[0] for add in residual_sums(graph, 0).values()
     }
+
+
+@pytest.mark.parametrize(("blocks", "bits", "more"), [(BLOCKS, 8, 1), (8, 8, 0), (BLOCKS, 16, 0)])
+def test_long_streams_of_int8_have_a_recipe_more(blocks: int, bits: int, more: int) -> None:
+    graph = stream(blocks)
+    images = feeds(graph, 1)
+    fitter = Fitter(graph, observed(graph, images), in_bits(graph, bits, y=16), Method(), Rounding(), images)
+    recipes = _recipes(Options(), fitter)
+    assert recipes[6:] == [Recipe("streams", True)] * more
+    assert len(_recipes(Options(equalize="vector"), fitter)) == 2
 
 
 def test_what_is_wanted_is_the_sum_less_the_other_operand() -> None:

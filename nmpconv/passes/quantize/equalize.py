@@ -7,6 +7,8 @@
    What an op takes up that reads sums of squares (`Op.absorbs`) gets one, too, whatever its bits: a logarithm sees a
    small channel as well as a large one. But a bin that had no tone yet saturates at the first one, so `by_layer` has
    one factor for all channels that a layer makes.
+   `streams` fills the channels of a long residual stream more evenly (STREAM_ALPHA): each of its sums is rounded, and
+   what that adds stays in the stream, while a reader's weights are rounded once (decision 041).
    A dead channel counts nowhere: neither its reach, nor the weights that make it or read it. It follows the others.
 2. fill: one factor for all tensors that hang together, in [1, 2), so that a power-of-two grid fits them as well as any
    other grid would. A Relu6 is scaled until the type's own saturation is the clip; it always stays a clip. What can
@@ -34,6 +36,8 @@ from nmpconv.passes.quantize.matrix_form import pad_of
 from nmpconv.passes.quantize.shared_grids import grid_groups, joins_grids
 
 ALPHA = 0.5  # weight of the next layer's range against the activation's, in the exponent
+STREAM_ALPHA = 0.25  # the same of a channel that SUMS sums or more add to, where streams are to be filled
+SUMS = 5
 LIMIT = 64.0  # largest ratio of a channel's factor to its tensor's median
 LIMIT_TAKEN_UP = 1024.0  # the same of factors that an op takes up
 LIMIT_16 = 4.0  # the same upwards at 16 bits, where a small channel needs few of them but saturates on other samples
@@ -45,7 +49,7 @@ class Balance:
     """Case 1: the factors of all channels, and what they are worth. stats and bits are by activation.
 
     Only classes with a member of the fewest bits get a factor, and those that an op takes up. kept: tensors that get
-    none. by_layer: the latter alone, and one a layer.
+    none. by_layer: the latter alone, and one a layer. streams: whether long residual streams are filled more evenly.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class Balance:
         exempt: Collection[str] = (),
         *,
         by_layer: bool = False,
+        streams: bool = False,
     ) -> None:
         channels = self.channels = Channels(graph, kept=exempt)
         fewest = fewest_bits(graph, bits)
@@ -99,7 +104,9 @@ class Balance:
         alone = free & ~dense
         chosen = weighted | alone
         factor = np.ones(channels.total)
-        factor[weighted] = demand[weighted] ** ALPHA / self._reach[weighted] ** (1 - ALPHA)
+        stream = weighted & (_sums(graph, channels) >= SUMS) & streams
+        for part, alpha in ((weighted & ~stream, ALPHA), (stream, STREAM_ALPHA)):
+            factor[part] = demand[part] ** alpha / self._reach[part] ** (1 - alpha)
         factor[alone] = 1 / self._reach[alone]
         for node in graph.nodes if by_layer else ():
             ids = channels.ids[node.outputs[0]]
@@ -147,6 +154,14 @@ def vector(
 ) -> tuple[Graph, dict[str, np.ndarray]]:
     """The graph with the factors of case 1, and the factors [C]; those of the tensors ``exempt`` are 1."""
     factors = Balance(graph, stats, bits, exempt).factors()
+    return scale(graph, factors), factors
+
+
+def streams(
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], exempt: Collection[str] = ()
+) -> tuple[Graph, dict[str, np.ndarray]]:
+    """`vector`, with long residual streams filled more evenly."""
+    factors = Balance(graph, stats, bits, exempt, streams=True).factors()
     return scale(graph, factors), factors
 
 
@@ -234,6 +249,21 @@ def _best_db(
 def fewest_bits(graph: Graph, bits: Mapping[str, int]) -> int:
     """Bits of the tensors that are worth equalizing."""
     return min((b for name, b in bits.items() if name not in graph.pixels), default=16)
+
+
+def has_long_streams(graph: Graph) -> bool:
+    """Checks for channels with a factor of their own that SUMS sums or more add to."""
+    channels = Channels(graph)
+    return bool((_sums(graph, channels)[~channels.frozen] >= SUMS).any())
+
+
+def _sums(graph: Graph, channels: Channels) -> np.ndarray:
+    """Counts the sums of computed tensors in each class of channels, int [total]."""
+    counts = np.zeros(channels.total, dtype=int)
+    for node in graph.nodes:
+        if node.op == "add" and not any(graph[name].is_const for name in node.inputs):
+            counts[np.unique(channels.ids[node.outputs[0]])] += 1
+    return counts
 
 
 def _demand(graph: Graph, weight: str, groups: int, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
