@@ -35,7 +35,7 @@ from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.passes.quantize import intervals, score_slopes
+from nmpconv.passes.quantize import intervals, score_slopes, table_readers
 from nmpconv.passes.quantize import weight_exponents as grids
 from nmpconv.passes.quantize.bias import on_output_grid
 from nmpconv.passes.quantize.gptq import round_weights
@@ -94,12 +94,12 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
     result, nodes = replace(graph, nodes=(), values=values), []  # the values grow with the nodes
     env = evidence.on_grids(result)
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
-    sums, slopes = sums_of(graph), score_slopes.by_layer(graph)
+    sums, slopes, activated = sums_of(graph), score_slopes.by_layer(graph), table_readers.activated(graph)
     for node in walk(graph, env):
         if node.op in WEIGHTED:
             layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]], slopes.get(node.outputs[0]))
             rows = wanted_rows(graph, node, sums, env, evidence)
-            node, fresh = _weighted(layer, env.get(node.inputs[0]), rows)
+            node, fresh = _weighted(layer, env.get(node.inputs[0]), rows, node.outputs[0] in activated)
         else:
             plain = node
             node, fresh = OPS[plain.op].quantize(plain, result)
@@ -132,7 +132,7 @@ def _data(graph: Graph, name: str) -> np.ndarray:
     return data.astype(np.float64)
 
 
-def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[Node, list[Value]]:
+def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None, activated: bool) -> tuple[Node, list[Value]]:
     how = layer.how
     q = layer.nearest()
     bias = layer.plain_bias(q)
@@ -141,7 +141,7 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None) -> tuple[N
         if how.bias_correction:
             makers: list[Callable[[], Any]] = [
                 partial(layer.correct, q, seen, rows.values),
-                lambda: layer.gptq(x, layer.wanted_bias(seen, rows.values)),
+                lambda: layer.gptq(x, layer.bias if activated else layer.wanted_bias(seen, rows.values)),
             ]
             results = each(lambda make: make(), makers if how.gptq else makers[:1])
             bias, error = results[0]
@@ -207,11 +207,9 @@ class _Layer:
         return grids.nearest(self.weights, self.exponents, self.how.weight_bits)
 
     def wanted_bias(self, seen: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """The bias [O] that gives float weights the mean of wanted [R, O], for rows seen [R, G, K]. It is the float
-        model's before an activation: what that removes is in the mean, too.
+        """The bias [O] that gives float weights the mean of wanted [R, O], for rows seen [R, G, K]. An activation would
+        remove a part of that mean.
         """
-        if self.graph[self.node.outputs[0]].clamp is not None:
-            return self.bias
         mean = seen.sum(axis=0, dtype=np.int64) * (self.step_x / len(seen))
         products = np.einsum("gok,gk->go", self.shape.split(self.weights), mean)
         return np.asarray(wanted.mean(axis=0, dtype=np.float64) - products.reshape(-1))

@@ -41,6 +41,12 @@ def alone(graph: Graph) -> dict[str, list[Function]]:
     return by_name
 
 
+def activated(graph: Graph) -> frozenset[str]:
+    """Tensors with an activation: a clamp, or a table that reads them."""
+    clamped = {value.name for value in graph.activations() if value.clamp is not None}
+    return frozenset(clamped.union(*(node.inputs for node in graph.nodes if node.op == "lookup")))
+
+
 def moves(node: Node) -> bool:
     """Checks whether it computes nothing."""
     return OPS[node.op].grid == "same"
