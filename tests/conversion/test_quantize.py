@@ -294,6 +294,27 @@ def test_gptq_makes_up_for_the_bias_that_is_corrected() -> None:
     assert worst(True) < 0.15
 
 
+@pytest.mark.parametrize("activation", ["clamp", "table"])
+def test_in_front_of_an_activation_the_float_bias_is_rounded(activation: str) -> None:
+    """Weights are those without correction, as an activation would remove a part of the mean."""
+    net = Net(10)
+    net.input("x", 1, 8, 8, 6)
+    net.conv("x", "h", 12, b=np.zeros(12), clamp=RELU if activation == "clamp" else None)
+    if activation == "table":
+        net.op("lookup", "h", "y", function="silu")
+    else:
+        net.conv("h", "y", 1)
+    graph = on_grids(net.graph("y"), x=(8, -6), h=(8, 0), y=(8, 0))
+    images = [{"x": np.random.default_rng(10).uniform(1, 3, (1, 8, 8, 6)).astype(np.float32)}]
+    seen = evidence(graph, images)
+    corrected, plain = (integer(graph, Rounding(bias_correction=how), seen)["n_h.weight"].data for how in (True, False))
+    same = (corrected == plain).reshape(12, -1).all(axis=1)
+    nearest = integer(graph, PLAIN, seen)["n_h.weight"].data
+    kept = (corrected != nearest).reshape(12, -1).any(axis=1)
+    assert kept.any()
+    assert same[kept].all()
+
+
 def test_gptq_is_kept_only_where_the_error_falls() -> None:
     graph, images = wide_layer()
     seen = evidence(graph, images)
