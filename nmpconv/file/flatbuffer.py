@@ -15,6 +15,7 @@ import numpy as np
 
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import IDENTIFIER, MEMBERS, OP_TABLES, ROOT, TABLES, VERSION, Field
+from nmpconv.file.flatbuffer_writer import REFERENCE, Writer
 
 DATA_ALIGN = 64  # of tensor data in the file
 BYTES_MAX = 2**31 - 1
@@ -34,6 +35,7 @@ _FORMATS = {
 _SCALARS = {name: np.dtype(text) for name, text in _FORMATS.items()}
 _STRUCTS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
 _DEFAULTS = {f: _SCALARS[f.type].type(f.default).item() for t in TABLES.values() for f in t if f.kind == "scalar"}
+_LETTERS = {name: text[1:] for name, text in _FORMATS.items()}
 _CHECKSUM = next(f for f in TABLES[ROOT] if f.name == "checksum")
 
 Table = dict[str, Any]
@@ -41,12 +43,9 @@ Table = dict[str, Any]
 
 def pack(root: Mapping[str, Any]) -> bytes:
     """The file of a root table, checksum included; absent fields take their defaults. Deterministic."""
-    import flatbuffers  # of writers alone: those that only run files have numpy and no more
-
-    builder = flatbuffers.Builder(1 << 16)
-    at = _pack_table(builder, ROOT, {**root, "checksum": 1})  # anything but the default, so that it gets a place
-    builder.Finish(at, file_identifier=IDENTIFIER)
-    return seal(bytes(builder.Output()))
+    writer = Writer()
+    at = _pack_table(writer, ROOT, {**root, "checksum": 1})  # anything but the default, so that it gets a place
+    return seal(writer.finish(at, IDENTIFIER))
 
 
 def seal(file: bytes) -> bytes:
@@ -105,66 +104,40 @@ def _checksum_place(view: memoryview) -> int:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _pack_table(builder: Any, name: str, table: Mapping[str, Any]) -> int:
-    unknown = set(table) - {f.name for f in TABLES[name]}
-    if unknown:
+def _pack_table(writer: Writer, name: str, table: Mapping[str, Any]) -> int:
+    fields = TABLES[name]
+    if unknown := table.keys() - {f.name for f in fields}:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
-    offsets = {f.name: _pack_reference(builder, f, table[f.name]) for f in TABLES[name] if _refers(f, table)}
-    builder.StartObject(TABLES[name][-1].slot + 1 if TABLES[name] else 0)
-    for f in TABLES[name]:
+    rows: list[tuple[int, str, Any]] = []
+    for f in fields:
         value = table.get(f.name)
-        if f.name in offsets:
+        if value is None:
+            if f.required:
+                raise ValueError(f"{name} needs {f.name}")
+        elif f.kind == "scalar":
+            if value != f.default:
+                rows.append((f.slot, _LETTERS[f.type], value))
+        else:
             if f.kind == "union":
-                builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(table[f.name][0]) + 1, 0)
-            builder.PrependUOffsetTRelativeSlot(f.slot, offsets[f.name], 0)
-        elif f.kind == "scalar" and value is not None:
-            getattr(builder, _SLOT[f.type])(f.slot, value, f.default)
-        elif f.required:
-            raise ValueError(f"{name} needs {f.name}")
-    return int(builder.EndObject())
+                rows.append((f.slot - 1, _LETTERS["ubyte"], MEMBERS.index(value[0]) + 1))
+            rows.append((f.slot, REFERENCE, _pack_reference(writer, f, value)))
+    return writer.add_table(rows)
 
 
-def _refers(f: Field, table: Mapping[str, Any]) -> bool:
-    return f.kind != "scalar" and table.get(f.name) is not None
-
-
-_SLOT = {
-    "bool": "PrependBoolSlot",
-    "byte": "PrependInt8Slot",
-    "ubyte": "PrependUint8Slot",
-    "ushort": "PrependUint16Slot",
-    "int": "PrependInt32Slot",
-    "uint": "PrependUint32Slot",
-    "float": "PrependFloat32Slot",
-    "ulong": "PrependUint64Slot",
-}
-
-
-def _pack_reference(builder: Any, f: Field, value: Any) -> int:
+def _pack_reference(writer: Writer, f: Field, value: Any) -> int:
     if f.kind == "string":
-        return int(builder.CreateString(value))
+        return writer.add_string(value)
     if f.kind == "table":
-        return _pack_table(builder, f.type, value)
+        return _pack_table(writer, f.type, value)
     if f.kind == "union":
-        return _pack_table(builder, value[0], value[1])
+        return _pack_table(writer, value[0], value[1])
     if f.type in _SCALARS:
-        return _pack_scalars(builder, np.asarray(value, _SCALARS[f.type]))
-    element = Field(f.name, 0, "string" if f.type == "string" else "table", f.type, 0, False)
-    offsets = [_pack_reference(builder, element, item) for item in value]
-    builder.StartVector(4, len(offsets), 4)
-    for offset in reversed(offsets):
-        builder.PrependUOffsetTRelative(offset)
-    return int(builder.EndVector())
-
-
-def _pack_scalars(builder: Any, values: np.ndarray) -> int:
-    width = values.dtype.itemsize
-    align = DATA_ALIGN if values.dtype == _SCALARS["ubyte"] else width
-    builder.StartVector(width, values.size, align)
-    head = builder.head - values.nbytes
-    builder.Bytes[head : builder.head] = values.tobytes()
-    builder.head = head
-    return int(builder.EndVector())
+        numbers = np.asarray(value, _SCALARS[f.type])
+        align = DATA_ALIGN if f.type == "ubyte" else numbers.itemsize
+        return writer.add_bytes(numbers.tobytes(), numbers.size, align)
+    if f.type == "string":
+        return writer.add_references([writer.add_string(item) for item in value])
+    return writer.add_references([_pack_table(writer, f.type, item) for item in value])
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
