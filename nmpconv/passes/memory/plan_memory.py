@@ -19,7 +19,7 @@ without a copy, and run a pointwise convolution together with the one before it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nmpconv.ir import ARENA_ALIGN, Graph, Node
@@ -38,6 +38,27 @@ class Plan:
     peak: int
     extra: int
     offsets: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Bytes that the tensors of a graph may share, by its nodes: `Graph.lifetimes`, `in_place`, `placed_inputs`."""
+
+    lives: Mapping[str, tuple[int, int]]
+    in_place: Sequence[bool]
+    placed: Sequence[Mapping[str, int]]
+
+    @staticmethod
+    def of(graph: Graph) -> Sharing:
+        rows = [(in_place(graph, node), placed_inputs(graph, node)) for node in graph.nodes]
+        return Sharing(graph.lifetimes(), [row[0] for row in rows], [row[1] for row in rows])
+
+    def changed(self, graph: Graph, nodes: Iterable[int]) -> Sharing:
+        """The same of a graph that has other widths at these nodes alone."""
+        inside, placed = list(self.in_place), list(self.placed)
+        for i in nodes:
+            inside[i], placed[i] = in_place(graph, graph.nodes[i]), placed_inputs(graph, graph.nodes[i])
+        return Sharing(self.lives, inside, placed)
 
 
 def run(graph: Graph, room: int | None = None, *, share: float = 0.0) -> Graph:
@@ -61,15 +82,17 @@ def peak(graph: Graph) -> int:
 
 def lower_bound(graph: Graph, *, bands: int = 1) -> int:
     """Bytes that are alive together, at worst: no plan with at most so many bands an op is smaller."""
-    variants = [buffers_of(graph, placed=placed) for placed in (True, False)]
+    variants = _variants(graph)
     return min(
         bound(buffers, links_of(graph, buffers, dict.fromkeys(range(len(graph.nodes)), bands))) for buffers in variants
     )
 
 
-def fits(graph: Graph, room: int) -> bool:
+def fits(graph: Graph, room: int, sharing: Sharing | None = None) -> bool:
     """Checks whether the lower bound without bands is at most room. The second variant is made only if needed."""
-    return any(bound(buffers_of(graph, placed=placed), ()) <= room for placed in (True, False))
+    sharing = sharing or Sharing.of(graph)
+    choices = (True, False) if any(sharing.placed) else (False,)
+    return any(bound(buffers_of(graph, placed=placed, sharing=sharing), ()) <= room for placed in choices)
 
 
 def _smallest(graph: Graph, share: float) -> Plan:
@@ -83,7 +106,7 @@ def _smallest(graph: Graph, share: float) -> Plan:
 
 
 def _apart(graph: Graph) -> Plan:
-    variants = [buffers_of(graph, placed=placed) for placed in (True, False)]
+    variants = _variants(graph)
     return min(
         (_plan(buffers, graph) for buffers in (variants[:1] if variants[0] == variants[1] else variants)),
         key=lambda p: p.peak,
@@ -93,8 +116,7 @@ def _apart(graph: Graph) -> Plan:
 def _overlapping(graph: Graph, room: int) -> Plan:
     """With the fewest bands at each step that lets what is alive fit."""
     plans = []
-    for placed in (True, False):
-        buffers = buffers_of(graph, placed=placed)
+    for buffers in _variants(graph):
         bands: dict[int, int] = {}
         for step, live in enumerate(alive(buffers, len(graph.nodes))):
             if live > room:
@@ -106,8 +128,7 @@ def _overlapping(graph: Graph, room: int) -> Plan:
 
 def _claimed(graph: Graph, plan: Plan) -> Plan:
     """A plan in which as many results as possible have their places early, with a peak that is not higher."""
-    for placed in (True, False):
-        buffers = buffers_of(graph, placed=placed)
+    for buffers in _variants(graph):
         if bound(buffers, ()) > plan.peak:
             continue
         home = _home(buffers)
@@ -162,9 +183,23 @@ def _plan(buffers: Sequence[Buffer], graph: Graph, bands: Mapping[int, int] | No
     return Plan(max((start + graph[name].nbytes for name, start in at.items()), default=0), extra, at)
 
 
-def buffers_of(graph: Graph, *, placed: bool, together: Callable[[str, str], bool] = lambda x, y: True) -> list[Buffer]:
-    """placed: case 2 is made use of. together: an input and a result of an op, whether they may share bytes."""
-    lives = graph.lifetimes()
+def _variants(graph: Graph) -> list[list[Buffer]]:
+    """Buffers with case 2 and without."""
+    sharing = Sharing.of(graph)
+    return [buffers_of(graph, placed=placed, sharing=sharing) for placed in (True, False)]
+
+
+def buffers_of(
+    graph: Graph,
+    *,
+    placed: bool,
+    together: Callable[[str, str], bool] = lambda x, y: True,
+    sharing: Sharing | None = None,
+) -> list[Buffer]:
+    """placed: case 2 is made use of. together: an input and a result of an op, whether they may share bytes. sharing:
+    of the graph, where that is known."""
+    sharing = sharing or Sharing.of(graph)
+    lives = dict(sharing.lives)
     state_of = {state.output: x for x, state in graph.states.items() if lives[x][1] < lives[state.output][0]}  # case 4
     lives |= {name: (-1, len(graph.nodes)) for name in graph.states}
     taken = {*state_of.values()}
@@ -175,10 +210,10 @@ def buffers_of(graph: Graph, *, placed: bool, together: Callable[[str, str], boo
             chains[out] = {out: 0, state_of[out]: 0}
             continue
         chain = dict[str, int]()
-        if in_place(graph, node) and lives[node.inputs[0]][1] == i and together(node.inputs[0], out):
+        if sharing.in_place[i] and lives[node.inputs[0]][1] == i and together(node.inputs[0], out):
             chain = chains.pop(node.inputs[0])
         if placed:
-            for name, offset in placed_inputs(graph, node).items():
+            for name, offset in sharing.placed[i].items():
                 if lives[name][1] == i and together(name, out):
                     part = chains.pop(name)
                     if offset == 0 and not chain:
@@ -205,15 +240,18 @@ def _home(buffers: Sequence[Buffer]) -> dict[str, int]:
 
 def in_place(graph: Graph, node: Node) -> bool:  # case 1
     """Checks whether a result may lie on the first input, where nobody reads that later."""
+    if not OPS[node.op].in_place:
+        return False
     out, below = graph[node.outputs[0]], graph[node.inputs[0]]
-    fits = not below.is_const and (out.size, out.nbytes) == (below.size, below.nbytes)
-    return OPS[node.op].in_place and fits
+    return not below.is_const and (out.size, out.nbytes) == (below.size, below.nbytes)
 
 
 def placed_inputs(graph: Graph, node: Node) -> dict[str, int]:  # case 2
     """Inputs that may lie in the output, and the byte there; none that is read twice."""
     out = graph[node.outputs[0]]
     elements = OPS[node.op].placed_inputs(node.params, graph.ins(node), out)
+    if not any(element is not None for element in elements):
+        return {}
     reads = Counter(node.inputs)
     width = out.nbytes // out.size
     places = {name: element * width for name, element in zip(node.inputs, elements, strict=True) if element is not None}
