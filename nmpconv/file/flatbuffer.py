@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,7 @@ def _pack_table(writer: Writer, name: str, table: Mapping[str, Any]) -> int:
             if f.required:
                 raise ValueError(f"{name} needs {f.name}")
         elif f.kind == "scalar":
-            if value != f.default:
+            if value != f.default or writer.defaults:
                 rows.append((f.slot, _LETTERS[f.type], value))
         else:
             if f.kind == "union":
@@ -151,6 +151,9 @@ def _widths(f: Field) -> list[tuple[int, int]]:
 
 
 _FIELDS = {name: [(f, _widths(f)) for f in fields] for name, fields in TABLES.items()}
+_ABSENT = {
+    name: {f.name: _DEFAULTS[f] if f.kind == "scalar" else None for f in fields} for name, fields in TABLES.items()
+}
 
 
 def _damaged(what: str) -> ModelError:
@@ -163,6 +166,7 @@ class _Walk:
     def __init__(self, view: memoryview) -> None:
         self.view = view
         self.budget = len(view) // 8
+        self._layouts: dict[tuple[str, int, int], tuple[int, Sequence[tuple[Field, dict[int, int]]]]] = {}
 
     def fail(self, what: str, at: int) -> ModelError:
         return _damaged(f"{what} at byte {at} of {len(self.view)} is out of bounds")
@@ -190,40 +194,53 @@ class _Walk:
 
     def frame(self, name: str, at: int) -> dict[int, int]:
         """Places of the fields that are there, by slot."""
+        return {slot: at + offset for _, offsets in self._present(name, at) for slot, offset in offsets.items()}
+
+    def _present(self, name: str, at: int) -> Sequence[tuple[Field, dict[int, int]]]:
+        """Fields that are there, and the offsets of their slots in the table. Tables with one vtable that lie alike
+        are looked at once."""
         vtable = (at - self.u32(at)) % 2**32
+        key = name, vtable, at % 8
+        if key in self._layouts:
+            table_bytes, present = self._layouts[key]
+            if at + table_bytes <= len(self.view):
+                return present
         if vtable % 2 or vtable + 4 > len(self.view):
             raise self.fail(f"the vtable of {name}", at)
         vtable_bytes, table_bytes = self.u16(vtable), self.u16(vtable + 2)
         in_file = vtable + vtable_bytes <= len(self.view) and at + table_bytes <= len(self.view)
         if vtable_bytes < 4 or vtable_bytes % 2 or table_bytes < 4 or not in_file:
             raise self.fail(f"the vtable of {name}", at)
-        offsets = struct.unpack_from(f"<{vtable_bytes // 2 - 2}H", self.view, vtable + 4)
-        slots: dict[int, int] = {}
+        entries = struct.unpack_from(f"<{vtable_bytes // 2 - 2}H", self.view, vtable + 4)
+        present = []
         for f, widths in _FIELDS[name]:
+            offsets: dict[int, int] = {}
             for slot, width in widths:
-                offset = offsets[slot] if slot < len(offsets) else 0
+                offset = entries[slot] if slot < len(entries) else 0
                 if offset:
                     if offset < 4 or offset + width > table_bytes or (at + offset) % width:
                         raise self.fail(f"{name}.{f.name}", at)
-                    slots[slot] = at + offset
-            if f.required and f.slot not in slots:
+                    offsets[slot] = offset
+            if f.required and f.slot not in offsets:
                 raise _damaged(f"{name} at byte {at} has no {f.name}")
-        return slots
+            if offsets:
+                present.append((f, offsets))
+        self._layouts[key] = table_bytes, present
+        return present
 
     def table(self, name: str, at: int) -> Table:
         self.spend(name, at)
-        slots = self.frame(name, at)
-        return {f.name: self.field(f, slots) for f in TABLES[name]}
+        table = dict(_ABSENT[name])
+        for f, offsets in self._present(name, at):
+            if f.kind == "scalar":
+                table[f.name] = _STRUCTS[f.type].unpack_from(self.view, at + offsets[f.slot])[0]
+            elif f.kind == "union":
+                table[f.name] = self.union(f, {slot: at + offset for slot, offset in offsets.items()})
+            else:
+                table[f.name] = self._referred(f, self.follow(at + offsets[f.slot]))
+        return table
 
-    def field(self, f: Field, slots: dict[int, int]) -> Any:
-        place = slots.get(f.slot)
-        if f.kind == "scalar":
-            return _DEFAULTS[f] if place is None else self.scalar(f.type, place)
-        if f.kind == "union":
-            return self.union(f, slots)
-        if place is None:
-            return None
-        to = self.follow(place)
+    def _referred(self, f: Field, to: int) -> Any:
         if f.kind == "string":
             return self.string(to)
         return self.table(f.type, to) if f.kind == "table" else self.vector(f.type, to)

@@ -23,9 +23,11 @@ class _Layout(NamedTuple):
 
 
 class Writer:
-    """Takes scalars, strings, vectors and tables; each `add_` method returns the place of what it writes."""
+    """Takes strings, vectors and tables; each `add_` method returns the place of what it writes. defaults: numbers are
+    to be written, too, where they are the schema's defaults."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, defaults: bool = False) -> None:
+        self.defaults = defaults
         self._parts: list[bytes] = []  # the last of the file first
         self._size, self._align = 0, 1
         self._vtables: dict[bytes, int] = {}

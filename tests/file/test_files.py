@@ -112,7 +112,9 @@ def test_the_writer_writes_as_flatbuffers_does(seed: int) -> None:
             (ours.add_bytes(numbers.tobytes(), numbers.size, numbers.itemsize), theirs.CreateNumpyVector(numbers))
         )
         kinds = dice.sample([*slots, REFERENCE], dice.randrange(6))
-        fields = [(2 * i, kind, dice.randrange(len(places)) if kind == REFERENCE else 1) for i, kind in enumerate(kinds)]
+        fields = [
+            (2 * i, kind, dice.randrange(len(places)) if kind == REFERENCE else 1) for i, kind in enumerate(kinds)
+        ]
         theirs.StartObject(12)
         for slot, kind, value in fields:
             if kind == REFERENCE:
