@@ -33,6 +33,14 @@ class Tensor:
     more: Mapping[str, Any] | None = None  # fields of the table
 
 
+class Part(NamedTuple):
+    """A subgraph. Its tensors are those of the file."""
+
+    ops: Sequence[Op]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
 class Op(NamedTuple):
     """kind: of `OPERATORS`, or a custom one. options: of the table of options of this name. custom: of a custom one."""
 
@@ -55,9 +63,10 @@ def tflite(
     inputs: Sequence[str],
     outputs: Sequence[str],
     once: Sequence[Op] = (),
+    parts: Sequence[Part] = (),
 ) -> bytes:
     """The file. "" among an operator's inputs is one that is left out. once: operators of a second subgraph, with the
-    same tensors."""
+    same tensors. parts: further subgraphs."""
     places = {name: i for i, name in enumerate(tensors)}
     buffers: list[dict[str, Any]] = [{}]
     contents: dict[int, np.ndarray] = {}  # arrays that tensors share are in the file once
@@ -75,18 +84,18 @@ def tflite(
         if tensor.signature:
             row["shape_signature"] = list(tensor.signature)
         rows.append(row | dict(tensor.more or {}))
-    kinds = list(dict.fromkeys(op.kind for op in (*ops, *once)))
-    operators, second = ([_operator(op, kinds, places) for op in part] for part in (ops, once))
-    graph = {
-        "tensors": rows,
-        "inputs": [places[name] for name in inputs],
-        "outputs": [places[name] for name in outputs],
-        "operators": operators,
-        "name": "main",
-    }
-    graphs = [graph]
-    if once:
-        graphs.append({"tensors": rows, "inputs": [], "outputs": [], "operators": second, "name": "once"})
+    parts = [Part(ops, inputs, outputs), *([Part(once, (), ())] if once else []), *parts]
+    kinds = list(dict.fromkeys(op.kind for part in parts for op in part.ops))
+    graphs = [
+        {
+            "tensors": rows,
+            "inputs": [places[name] for name in part.inputs],
+            "outputs": [places[name] for name in part.outputs],
+            "operators": [_operator(op, kinds, places) for op in part.ops],
+            "name": f"part{i}" if i else "main",
+        }
+        for i, part in enumerate(parts)
+    ]
     model = {"version": 3, "operator_codes": [_code(kind) for kind in kinds], "subgraphs": graphs, "buffers": buffers}
     builder = _Builder()
     builder.Finish(_table(builder, "Model", model), IDENTIFIER)

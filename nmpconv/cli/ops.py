@@ -33,11 +33,11 @@ def command(
     from nmpconv.frontend.expand import ALWAYS  # numpy is not loaded for --help
     from nmpconv.frontend.integer_operators import KINDS
     from nmpconv.frontend.onnx import WITH_GRAPHS
-    from nmpconv.frontend.tflite import variables
+    from nmpconv.frontend.tflite import inner_graphs, variables
     from nmpconv.frontend.tflite.operators import WRITERS
     from nmpconv.ops import OPS
 
-    tflite = sorted({*WRITERS, *variables.KINDS})
+    tflite = sorted({*WRITERS, *variables.KINDS, *inner_graphs.KINDS})
     composed = sorted((*ALWAYS, *KINDS, *WITH_GRAPHS), key=lambda kind: (kind.rpartition(".")[0], kind))
 
     if json:

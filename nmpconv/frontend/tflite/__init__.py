@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import onnx
 from onnx import helper
 
 from nmpconv.errors import InputError, Unsupported
 from nmpconv.frontend.tflite import variables
 from nmpconv.frontend.tflite.blocks import INSIDE
+from nmpconv.frontend.tflite.inner_graphs import KINDS, InnerGraphs
 from nmpconv.frontend.tflite.model import Operator, TfliteModel, parse
 from nmpconv.frontend.tflite.onnx_writer import DOMAIN, OperatorCall, Writer
 from nmpconv.frontend.tflite.operators import WRITERS
+from nmpconv.frontend.tflite.rows import Write
 from nmpconv.frontend.tflite.tflite_schema import IDENTIFIER
 
 OPSET, OPSET_INT16 = 20, 21  # of Gelu; of QuantizeLinear to 16 bits
@@ -36,12 +40,17 @@ def to_onnx(data: bytes, where: str) -> onnx.ModelProto:
     ]
     starts = {name: x for number in once for name, x in variables.starts(parse(data, where, number)).items()}
     memory = variables.Variables(writer, starts)
-    for place, operator in enumerate(model.operators):
-        try:
-            _write(operator, writer, memory)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            message = f"operator {place} ({operator.kind}) is malformed: {error}"
-            raise InputError(message, where=where, hint="another export of the model") from error
+
+    def write_all(part: Writer, depth: int) -> None:
+        for place, operator in enumerate(part.model.operators):
+            try:
+                _write(operator, part, None if depth else memory, partial(graphs.write, depth=depth))
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                message = f"operator {place} ({operator.kind}) is malformed: {error}"
+                raise InputError(message, where=where, hint="another export of the model") from error
+
+    graphs = InnerGraphs(data, where, write_all)
+    write_all(writer, 0)
     opset = OPSET_INT16 if _has_int16(model) else OPSET
     imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
     written = helper.make_model(writer.graph(), opset_imports=imports, ir_version=IR_VERSION + opset - OPSET)
@@ -49,11 +58,14 @@ def to_onnx(data: bytes, where: str) -> onnx.ModelProto:
     return written
 
 
-def _write(operator: Operator, writer: Writer, memory: variables.Variables) -> None:
+def _write(operator: Operator, writer: Writer, memory: variables.Variables | None, run: Write) -> None:
+    """memory: of the main graph. run: writes operators that run subgraphs."""
     try:
         if operator.kind in variables.KINDS:
+            if memory is None:
+                raise Unsupported("a variable in a subgraph", hint="variables of the main graph")
             return memory.write(operator)
-        call, write = OperatorCall(operator, writer), WRITERS.get(operator.kind)
+        call, write = OperatorCall(operator, writer), run if operator.kind in KINDS else WRITERS.get(operator.kind)
         if write is None:
             raise Unsupported("nmpconv does not read this operator of TFLite")
         if call.block and operator.kind not in INSIDE:

@@ -7,7 +7,8 @@ the importer names it, and says where the model can be cut.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,19 +33,23 @@ Operand = str | np.ndarray | float
 
 
 class Writer:
-    """The ONNX graph of a model under construction."""
+    """The ONNX graph of a model under construction. outer: of the graph around it. bound: what its inputs are there."""
 
-    def __init__(self, model: TfliteModel, where: str) -> None:
-        self.model, self._where = model, where
+    def __init__(
+        self, model: TfliteModel, where: str, outer: Writer | None = None, bound: Sequence[str] | None = None
+    ) -> None:
+        self.model, self.where = model, where
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
-        self.constants: dict[str, np.ndarray] = {}  # by ONNX name
+        # By ONNX name; those around it, too.
+        self.constants: MutableMapping[str, np.ndarray] = ChainMap({}, outer.constants) if outer else {}
         self.blocks: dict[int, tuple[int, ...]] = {}  # of tensors whose images are cut into blocks, see `blocks`
-        self._taken: set[str] = set()
+        self._taken: set[str] = outer._taken if outer else set()
         self._names = [self.fresh(tensor.name) for tensor in model.tensors]
         self._reals: dict[int, str] = {}  # ONNX names of tensors, as reals where they are quantized
         self._states: dict[int, str] = {}  # ports of tensors that are read of variables
-        for number in model.inputs:
+        self._reals |= dict(zip(model.inputs, bound or (), strict=bound is not None))
+        for number in model.inputs if bound is None else ():
             tensor, name = model.tensors[number], self._names[number]
             self._reals[number] = self._dequantized(tensor, name, name) if _is_quantized(tensor) else name
 
@@ -110,6 +115,19 @@ class Writer:
             self._reals[number] = self._dequantized(tensor, port, integers)
         return port
 
+    def results(self) -> list[str]:
+        """Names of the model's outputs; of their reals, where they are quantized."""
+        return [self.real(number) for number in self.model.outputs]
+
+    def include(self, inner: Writer) -> None:
+        """Appends what was written inside of this one."""
+        self.nodes += inner.nodes
+        self.initializers += inner.initializers
+
+    def port(self, number: int, name: str) -> onnx.ValueInfoProto:
+        """An input of an inner graph, of reals where it is quantized."""
+        return self._port(number, name, TensorProto.FLOAT if _is_quantized(self.model.tensors[number]) else None)
+
     def share(self, number: int, other: int) -> None:
         """Makes a tensor the same as another one."""
         self._reals[number] = self.real(other)
@@ -159,13 +177,11 @@ class Writer:
         grid, ends = tensor.grid, np.iinfo(tensor.type)
         assert grid is not None
         if len(grid.scales) > 1 or len(grid.zeros) > 1:
-            raise InputError(
-                f"tensor '{tensor.name}' has a scale for each channel", where=self._where, hint="one scale"
-            )
+            raise InputError(f"tensor '{tensor.name}' has a scale for each channel", where=self.where, hint="one scale")
         zero = float(grid.zeros[0])
         if not ends.min <= zero <= ends.max:
             allowed = f"{ends.min} to {ends.max}"
-            raise InputError(f"tensor '{tensor.name}' has zero point {zero:g}", where=self._where, hint=allowed)
+            raise InputError(f"tensor '{tensor.name}' has zero point {zero:g}", where=self.where, hint=allowed)
         scale = self.constant(np.float32(grid.scales[0]), f"{tensor.name}.scale")
         return scale, self.constant(np.array(int(zero), tensor.type), f"{tensor.name}.zero_point")
 
@@ -192,6 +208,17 @@ class OperatorCall:
         self._has_main |= first
         self.nodes.append(helper.make_node(kind, names, results, self._label if first else results[0], **attributes))
         return results
+
+    def fresh(self, wish: str) -> str:
+        return self._writer.fresh(wish)
+
+    def inner(self, model: TfliteModel, operands: Sequence[str], around: Writer | None = None) -> Writer:
+        """Writer of a subgraph that this operator runs on these tensors. around: the one that they lie in."""
+        return Writer(model, self._writer.where, around or self._writer, operands)
+
+    def include(self, inner: Writer) -> None:
+        """Writes before this operator what was written inside of it."""
+        self._writer.include(inner)
 
     def constant(self, data: np.ndarray | float) -> str:
         array = np.asarray(data, np.float32 if isinstance(data, float) else None)

@@ -64,6 +64,7 @@ _TABLES = {
     "FullyConnectedOptions": "fused_activation_function:byte weights_format:byte keep_num_dims:bool",
     "GatherOptions": "axis:int batch_dims:int",
     "GeluOptions": "approximate:bool",
+    "IfOptions": "then_subgraph_index:int else_subgraph_index:int",
     "L2NormOptions": "fused_activation_function:byte",
     "LeakyReluOptions": "alpha:float",
     "LocalResponseNormalizationOptions": "radius:int bias:float alpha:float beta:float",
@@ -91,6 +92,7 @@ _TABLES = {
     "time_major:bool",
     "UnpackOptions": "num:int axis:int",
     "VarHandleOptions": "container:string shared_name:string",
+    "WhileOptions": "cond_subgraph_index:int body_subgraph_index:int",
 }
 TABLES: dict[str, dict[str, TableField]] = {name: dict(_fields(text)) for name, text in _TABLES.items()}
 
@@ -104,7 +106,14 @@ OPTIONS = {
     **{40: "ArgMaxOptions", 49: "TransposeConvOptions", 55: "ShapeOptions", 57: "ArgMinOptions"},
     **{58: "FakeQuantOptions", 59: "PackOptions", 61: "OneHotOptions", 64: "UnpackOptions"},
     **{71: "UnidirectionalSequenceLSTMOptions", 74: "ResizeNearestNeighborOptions", 75: "LeakyReluOptions"},
-    **{77: "MirrorPadOptions", 79: "SplitVOptions", 94: "DepthToSpaceOptions", 101: "BatchMatMulOptions"},
+    **{
+        77: "MirrorPadOptions",
+        79: "SplitVOptions",
+        92: "IfOptions",
+        93: "WhileOptions",
+        94: "DepthToSpaceOptions",
+        101: "BatchMatMulOptions",
+    },
     **{102: "CumsumOptions", 103: "CallOnceOptions", 111: "VarHandleOptions", 116: "GeluOptions"},
 }
 

@@ -1,0 +1,99 @@
+"""IF and WHILE as If and Loop: the subgraphs that they run become graphs inside of a node.
+
+1. IF: its subgraphs are the branches. The importer takes one, or computes both, as of any other If.
+2. WHILE: the body is its second subgraph, with the first one behind it, which says whether there is another step. The
+   importer unrolls it, where the number of steps is known.
+
+Tensors of a subgraph have names that no other one has. Its inputs are tensors around it, by their names there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx
+from onnx import TensorProto, helper
+
+from nmpconv.errors import InputError, Unsupported
+from nmpconv.frontend.local_functions import NODES_MAX
+from nmpconv.frontend.tflite.model import TfliteModel, parse
+from nmpconv.frontend.tflite.onnx_writer import OperatorCall, Writer
+
+NESTED_MAX = 8  # of subgraphs in subgraphs
+KINDS = ("IF", "WHILE")
+
+
+class InnerGraphs:
+    """Subgraphs of a file. write_all: writes the operators of a writer's model, at a depth."""
+
+    def __init__(self, data: bytes, where: str, write_all: Callable[[Writer, int], None]) -> None:
+        self._data, self._where, self._write_all = data, where, write_all
+        self._models: dict[int, TfliteModel] = {}
+        self._operators = 0  # of all subgraphs that were written
+
+    def write(self, call: OperatorCall, depth: int) -> list[str]:
+        """Results of an operator of `KINDS`, which is so deep in subgraphs. Raises Unsupported."""
+        if depth == NESTED_MAX:
+            raise Unsupported(f"subgraphs in subgraphs, {NESTED_MAX} deep", hint="fewer")
+        return self._if(call, depth) if call.operator.kind == "IF" else self._while(call, depth)
+
+    def _if(self, call: OperatorCall, depth: int) -> list[str]:
+        condition, *operands = call.inputs()
+        branches = {}
+        for side in ("then", "else"):
+            inner = self._written(call, f"{side}_subgraph_index", operands, depth)
+            branches[f"{side}_branch"] = _graph(inner, side, (), _results(inner, call))
+        return call.several("If", [condition], len(call.operator.outputs), **branches)
+
+    def _while(self, call: OperatorCall, depth: int) -> list[str]:
+        carried = call.inputs()
+        before = self._written(call, "cond_subgraph_index", carried, depth)
+        [goes] = before.results()
+        call.include(before)
+        names = [call.fresh(f"{name}.carried") for name in carried]
+        body = self._written(call, "body_subgraph_index", names, depth)
+        results = _results(body, call)
+        after = self._written(call, "cond_subgraph_index", results, depth, body)
+        body.include(after)
+        ports = [
+            helper.make_tensor_value_info(call.fresh("step"), TensorProto.INT64, []),
+            helper.make_tensor_value_info(call.fresh("goes"), TensorProto.BOOL, None),
+            *(body.port(number, name) for number, name in zip(body.model.inputs, names, strict=True)),
+        ]
+        graph = _graph(body, "body", ports, [*_copies(body, after.results()), *results])
+        return call.several("Loop", ["", goes, *carried], len(carried), body=graph)
+
+    def _written(
+        self, call: OperatorCall, option: str, operands: Sequence[str], depth: int, around: Writer | None = None
+    ) -> Writer:
+        """The subgraph that an option names, written with these tensors for its inputs. around: what they lie in."""
+        number = call.options.get(option, 0)
+        if number not in self._models:
+            self._models[number] = parse(self._data, self._where, number)
+        model = self._models[number]
+        if len(model.inputs) != len(operands) or not model.outputs:
+            raise ValueError(f"{len(operands)} operands, a subgraph of {len(model.inputs)} inputs")
+        self._operators += 1 + len(model.operators)
+        if self._operators > NODES_MAX:
+            raise InputError(f"its subgraphs have more than {NODES_MAX} operators", where=self._where)
+        inner = call.inner(model, operands, around)
+        self._write_all(inner, depth + 1)
+        return inner
+
+
+def _results(inner: Writer, call: OperatorCall) -> list[str]:
+    if len(inner.model.outputs) != len(call.operator.outputs):
+        raise ValueError(f"{len(call.operator.outputs)} outputs, a subgraph of {len(inner.model.outputs)}")
+    return _copies(inner, inner.results())
+
+
+def _copies(inner: Writer, names: Sequence[str]) -> list[str]:
+    """Outputs of a graph are made by its nodes, each by its own."""
+    copies = [inner.fresh(f"{name}.result") for name in names]
+    inner.nodes += [helper.make_node("Identity", [x], [y], y) for x, y in zip(names, copies, strict=True)]
+    return copies
+
+
+def _graph(inner: Writer, name: str, ports: Sequence[onnx.ValueInfoProto], results: Sequence[str]) -> onnx.GraphProto:
+    outputs = [onnx.ValueInfoProto(name=result) for result in results]
+    return helper.make_graph(inner.nodes, name, ports, outputs, inner.initializers)

@@ -1,0 +1,148 @@
+"""IF and WHILE of TFLite, and the subgraphs that they run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from tflite_files import LiteRT, Op, Part, Tensor, constant, tflite
+
+from nmpconv.errors import InputError, UnsupportedModel
+from nmpconv.frontend import unroll
+from nmpconv.frontend.onnx import load
+from nmpconv.frontend.tflite import to_onnx as translated
+from nmpconv.frontend.to_onnx import to_onnx
+from nmpconv.ir import Graph
+
+rng = np.random.default_rng(0)
+WEIGHTS = constant(rng.standard_normal((8, 8)).astype(np.float32))
+TENSORS = {
+    **{name: Tensor((1, 8)) for name in "xyabc"},
+    **{"w": WEIGHTS, "zero": constant(np.float32(0)), "axes": constant(np.int32([0, 1]))},
+    **{"mean": Tensor(()), "p": Tensor((), "bool"), "yes": constant(np.array(True))},
+}
+IF = ("IfOptions", {"then_subgraph_index": 1, "else_subgraph_index": 2})
+THEN = Part([Op("FULLY_CONNECTED", ("a", "w", ""), ("b",), "FullyConnectedOptions", {})], ["a"], ["b"])
+ELSE = Part([Op("TANH", ("a",), ("b",))], ["a"], ["b"])
+CHOOSE = [
+    Op("MEAN", ("x", "axes"), ("mean",), "ReducerOptions", {}),
+    Op("GREATER", ("mean", "zero"), ("p",)),
+    Op("IF", ("p", "x"), ("y",), *IF),
+]
+
+
+def loop(body: Part, start: object = 0, steps: int = 5) -> bytes:
+    """y = body(x), so many times; a step is counted by i."""
+    kinds = {"i": Tensor((), "int32"), "j": Tensor((), "int32"), "end": Tensor((), "int32"), "goes": Tensor((), "bool")}
+    kinds |= {"start": constant(np.int32(start)) if isinstance(start, int) else Tensor((), "int32")}
+    kinds |= {"one": constant(np.int32(1)), "steps": constant(np.int32(steps))}
+    options = ("WhileOptions", {"cond_subgraph_index": 1, "body_subgraph_index": 2})
+    count = Op("ADD", ("i", "one"), ("j",), "AddOptions", {})
+    parts = [
+        Part([Op("LESS", ("i", "steps"), ("goes",))], ["i", "a"], ["goes"]),
+        Part([count, *body.ops], ["i", *body.inputs], ["j", *body.outputs]),
+    ]
+    main = [Op("WHILE", ("start", "x"), ("end", "y"), *options)]
+    inputs = ["x"] if isinstance(start, int) else ["x", "start"]
+    return tflite(TENSORS | kinds, main, inputs, ["y"], parts=parts)
+
+
+def compared(data: bytes, folder: Path) -> Graph:
+    """The graph of a file that computes what LiteRT does, also as an ONNX model."""
+    (folder / "m.tflite").write_bytes(data)
+    graph = load(folder / "m.tflite")
+    reference = LiteRT(data)
+    models = [translated(data, "m"), to_onnx(graph, graph.outputs)]
+    sessions = [onnxruntime.InferenceSession(model.SerializeToString()) for model in models]
+    for seed in range(4):
+        x = np.random.default_rng(seed).standard_normal((1, 8)).astype(np.float32)
+        [wanted] = reference.run(x)
+        for session in sessions:
+            [got] = session.run(None, {"x": x})
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    return graph
+
+
+def test_an_if_on_data_is_both_branches_and_a_choice(tmp_path: Path, need_package) -> None:
+    need_package("ai_edge_litert")
+    graph = compared(tflite(TENSORS, CHOOSE, ["x"], ["y"], parts=[THEN, ELSE]), tmp_path)
+    assert {"fully_connected", "lookup"} <= {node.op for node in graph.nodes}
+
+
+def test_an_if_on_a_constant_is_its_branch(tmp_path: Path, need_package) -> None:
+    need_package("ai_edge_litert")
+    graph = compared(tflite(TENSORS, [Op("IF", ("yes", "x"), ("y",), *IF)], ["x"], ["y"], parts=[THEN, ELSE]), tmp_path)
+    assert [node.op for node in graph.nodes if node.op != "reshape"] == ["fully_connected"]
+
+
+def test_an_if_in_a_branch_and_an_operand_as_the_result(tmp_path: Path, need_package) -> None:
+    need_package("ai_edge_litert")
+    inner = Op("IF", ("p", "a"), ("b",), "IfOptions", {"then_subgraph_index": 3, "else_subgraph_index": 4})
+    outer = Part([Op("GREATER", ("mean", "zero"), ("p",)), inner], ["a", "mean"], ["b"])
+    whole = Part([], ["a", "mean"], ["a"])
+    main = [*CHOOSE[:2], Op("IF", ("p", "x", "mean"), ("y",), *IF)]
+    compared(tflite(TENSORS, main, ["x"], ["y"], parts=[outer, whole, THEN, ELSE]), tmp_path)
+
+
+def test_a_while_of_known_steps_is_unrolled(tmp_path: Path, need_package) -> None:
+    need_package("ai_edge_litert")
+    body = Part([*THEN.ops, Op("TANH", ("b",), ("c",))], ["a"], ["c"])
+    graph = compared(loop(body), tmp_path)
+    assert sum(node.op == "fully_connected" for node in graph.nodes) == 5
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        pytest.param(loop(ELSE, start=None), "computed from the input", id="steps"),
+        pytest.param(
+            tflite(TENSORS, CHOOSE, ["x"], ["y"], parts=[Part([Op("Mine", "a", "b")], ["a"], ["b"]), ELSE]),
+            "tflite.Mine",
+            id="inside",
+        ),
+    ],
+)
+def test_what_is_refused(data: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(data)
+    with pytest.raises(UnsupportedModel, match=re.escape(message)):
+        load(tmp_path / "m.tflite")
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([THEN, Part([], ["a", "b"], ["a"])], "1 operands, a subgraph of 2 inputs"),
+        ([THEN, Part([], ["a"], ["a", "a"])], "1 outputs, a subgraph of 2"),
+        ([THEN], "it has no subgraph 2"),
+    ],
+)
+def test_subgraphs_that_do_not_fit(parts: list[Part], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        translated(tflite(TENSORS, CHOOSE, ["x"], ["y"], parts=parts), "m")
+
+
+def test_a_while_of_very_many_steps_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unroll, "NODES_MAX", 50)
+    (tmp_path / "m.tflite").write_bytes(loop(ELSE, steps=10**9))
+    with pytest.raises(UnsupportedModel, match="its steps have more than 50 nodes"):
+        load(tmp_path / "m.tflite")
+
+
+def test_a_subgraph_that_runs_itself_is_refused(tmp_path: Path) -> None:
+    itself = Op("IF", ("p", "p", "a"), ("b",), "IfOptions", {"then_subgraph_index": 1, "else_subgraph_index": 2})
+    main = [*CHOOSE[:2], Op("IF", ("p", "p", "x"), ("y",), *IF)]
+    parts = [Part([itself], ["p", "a"], ["b"]), Part([], ["p", "a"], ["a"])]
+    (tmp_path / "m.tflite").write_bytes(tflite(TENSORS, main, ["x"], ["y"], parts=parts))
+    with pytest.raises(UnsupportedModel, match="8 deep"):
+        load(tmp_path / "m.tflite")
+
+
+def test_subgraphs_that_grow_without_end_are_refused() -> None:
+    itself = Op("IF", ("p", "p", "a"), ("b",), "IfOptions", {"then_subgraph_index": 1, "else_subgraph_index": 1})
+    main = [*CHOOSE[:2], Op("IF", ("p", "p", "x"), ("y",), *IF)]
+    again = Part([itself] * 20, ["p", "a"], ["b"])
+    with pytest.raises(InputError, match="its subgraphs have more than"):
+        translated(tflite(TENSORS, main, ["x"], ["y"], parts=[again, again]), "m")
