@@ -52,6 +52,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/slice_scales.py": (7, "about concat and moves at the end; tables take factors up; builds mul"),
     "passes/quantize/rounding.py": (1, "a role of a constant"),
     "passes/quantize/exact_square_roots.py": (5, "writes functions of lookup as lrn and divide"),
+    "passes/float/shared_layers.py": (4, "is about layers behind slices and reshapes; builds slices"),
     "passes/float/shortcuts.py": (4, "is about pads and slices in front of sums; builds conv2d"),
     "passes/float/slices.py": (5, "is about slice, which it builds, and sums before several of them"),
     "passes/quantize/attention_masks.py": (10, "how scores are hidden before a softmax: minimum, add, mul"),

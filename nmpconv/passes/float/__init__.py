@@ -24,6 +24,7 @@ from nmpconv.passes.float import (
     power_mean,
     prune,
     quotients,
+    shared_layers,
     shortcuts,
     slices,
     stacks,
@@ -36,7 +37,7 @@ Pass = Callable[[Graph], Graph]
 # Functions are recognised as exporters write them. Affine maps go before clamps, which would end up between them and
 # the layer; pads come last, as they may need to know clamps, and set free the affine maps above them. Tables take in
 # what no layer could, and a layer the units of inputs. Slices go up where nothing is to be recognised any more, after
-# `shortcuts`, which takes some.
+# `shortcuts` and `shared_layers`, which take some.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
     ("variance", variance.run),
@@ -56,6 +57,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("fuse_table", fuse_table.run),
     ("wide_sums", wide_sums.run),
     ("shortcuts", shortcuts.run),
+    ("shared_layers", shared_layers.run),
     ("slices", slices.run),
     ("prune", prune.run),
 )
