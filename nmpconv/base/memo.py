@@ -66,6 +66,27 @@ class Memo:
         self._made = {key: once for key, once in self._made.items() if key[0] != kind or wanted(key[1])}
 
 
+class Recent(Generic[T]):
+    """Results of pure functions by what they depend on, the last ones that were asked for. most: number of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, Lock()
+        self._results: dict[Hashable, T] = {}  # those asked for last are the last
+
+    def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The result, made by `make` where it is not there."""
+        with self._lock:
+            if key in self._results:
+                self._results[key] = self._results.pop(key)
+                return self._results[key]
+        result = make()
+        with self._lock:
+            self._results[key] = result
+            while len(self._results) > self._most:
+                del self._results[next(iter(self._results))]
+        return result
+
+
 class Is(NamedTuple):
     """A thing itself, as part of a key: no other one is equal to it."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -195,6 +196,13 @@ class Rounded:
 
     def __init__(self, stats: TensorStats, saturated: float = 1.0) -> None:
         self.stats, self._saturated = stats, saturated
+
+    @cached_property
+    def key(self) -> Hashable:
+        """Equal for statistics that all grids do the same to."""
+        histogram = self.stats.histogram
+        counts = blake2b(histogram.counts.tobytes(), digest_size=16).digest()
+        return counts, histogram.exponent, histogram.zeros, self.stats.min, self.stats.max, self._saturated
 
     def relative_errors(
         self, steps: np.ndarray, bits: int, functions: Sequence[Function] = (), origin: float = 0.0

@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from nmpconv.base.memo import Is, Memo
+from nmpconv.base.memo import Is, Memo, Recent
 
 
 def test_two_threads_make_a_result_once() -> None:
@@ -61,3 +61,13 @@ def test_a_pickled_copy_is_empty() -> None:
     memo = Memo()
     memo("kind", 1, lambda: object())
     assert pickle.loads(pickle.dumps(memo)).of("kind") == []
+
+
+def test_recent_results_are_known_again() -> None:
+    recent, made = Recent[int](2), list[int]()
+
+    def asked(number: int) -> int:
+        return recent(number, lambda: made.append(number) or 10 * number)
+
+    assert [asked(n) for n in (1, 2, 1, 3, 1, 2)] == [10, 20, 10, 30, 10, 20]
+    assert made == [1, 2, 3, 2]  # 2 was asked for longer ago than 1

@@ -22,9 +22,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from nmpconv.base.memo import Recent
 from nmpconv.calib.exponent_search import Function, Range, Rounded, expected_sqnr_db, span, top_exponent
 from nmpconv.calib.observers import TINY, TensorStats, alive
 from nmpconv.ir import Graph, Value
@@ -43,6 +45,9 @@ LIMIT_TAKEN_UP = 1024.0  # the same of factors that an op takes up
 LIMIT_16 = 4.0  # the same upwards at 16 bits, where a small channel needs few of them but saturates on other samples
 STEPS = 16  # candidates of the fill factor in [1, 2)
 EXACT_DB = 200.0  # stands for a tensor without error
+FACTORS_KEPT = 4096  # of tensors that hang together: recipes and widths have many in common
+
+_filled = Recent[float](FACTORS_KEPT)
 
 
 class Balance:
@@ -205,15 +210,17 @@ def fill(
             step = reached[0] / (255.0 if free and all(n in free for n in names if graph[n].clamp) else 127.0)
             chosen[root] = 2.0 ** math.ceil(math.log2(step)) / step
             continue
-        candidates = 2.0 ** (np.arange(STEPS) / STEPS)
-        limits = {n: span(stats[n], fewest, graph[n].clamp) for n in names}
-        able = {n for n in names if n in free and fewest == 8}
-        rounded = {n: Rounded(expected[n], saturated) for n in names}
-        gains = [
-            sum(_best_db(rounded[n], limits[n], f, fewest, functions.get(n, ()), n in able) for n in names)
-            for f in candidates
+        rows = [
+            (
+                Rounded(expected[n], saturated),
+                span(stats[n], fewest, graph[n].clamp),
+                functions.get(n, ()),
+                n in free and fewest == 8,
+            )
+            for n in names
         ]
-        chosen[root] = float(candidates[int(np.argmax(gains))])
+        key = fewest, *((rounded.key, *rest) for rounded, *rest in rows)
+        chosen[root] = _filled(key, partial(_best_factor, rows, fewest))
     factors = {name: chosen.get(int(ids[0]), 1.0) for name, ids in channels.ids.items()}
     return scale(graph, {name: np.full(len(ids), factors[name]) for name, ids in channels.ids.items()}), factors
 
@@ -229,6 +236,13 @@ def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
     else:
         reach = np.maximum(np.abs(stats.channel_min), np.abs(stats.channel_max))
     return np.where(alive(reach), reach, 0.0)
+
+
+def _best_factor(rows: Sequence[tuple[Rounded, Range, Sequence[Function], bool]], bits: int) -> float:
+    """The first of the factors that are best for all these tensors. rows: arguments of `_best_db`."""
+    candidates = 2.0 ** (np.arange(STEPS) / STEPS)
+    gains = [sum(_best_db(rounded, limits, f, bits, *rest) for rounded, limits, *rest in rows) for f in candidates]
+    return float(candidates[int(np.argmax(gains))])
 
 
 def _best_db(

@@ -23,10 +23,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
+from nmpconv.base.memo import Recent
 from nmpconv.calib.exponent_search import Function, Rounded, best_sqnr_db, expected_sqnr_db, smallest_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import InputError
@@ -45,10 +47,12 @@ CANDIDATES = 48  # of a free number
 TELLING = 8
 NARROW = 2.0**-16  # of the largest magnitude: a narrower range counts as this wide
 EXACT_DB = 200.0  # stands for a tensor without error
+NUMBERS_KEPT = 4096  # free numbers: recipes and widths have many in common
 
 Row = dict[str, float]
 """An origin as a sum of free numbers: its share of each, by name; that of ONE is its constant part."""
 ONE = ""
+_free_numbers = Recent[float](NUMBERS_KEPT)
 NEAR = 1e-9  # of the numbers in an equation: what their rounding may leave of 0
 
 
@@ -225,21 +229,27 @@ def _chosen(
     seen = {name: Rounded(_with_padding(graph, expected[name], users[name]), saturated) for name in measured}
     origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
     for number, names in tied.items():
-
-        def gain(more: float, number: str = number, names: list[str] = names) -> float:
-            """SQNR of the tensors in dB where this number is larger by so much."""
-            shifted = (origins[n] + more * rows[n][number] for n in names)
-            total = sum(_best_db(seen[n], c, functions.get(n, ())) for n, c in zip(names, shifted, strict=True))
-            return round(total, 3)  # of equally good ones, noise of floats is not to choose
-
-        # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.
-        places = [(n, c) for n in names for c in _candidates(seen[n].stats)]
-        tried = list(dict.fromkeys((c - origins[n]) / rows[n][number] for n, c in places))
-        best = max(tried[:: math.ceil(len(tried) / CANDIDATES)], key=gain)
-        if gain(best) >= gain(0.0) + LEAST_DB * len(names):
+        tensors = [(seen[n], origins[n], rows[n][number], functions.get(n, ())) for n in names]
+        key = tuple((rounded.key, *rest) for rounded, *rest in tensors)
+        if more := _free_numbers(key, partial(_best, tensors)):
             for name, row in rows.items():
-                origins[name] += best * row.get(number, 0.0)
+                origins[name] += more * row.get(number, 0.0)
     return {name: origin for name, origin in origins.items() if origin}
+
+
+def _best(tensors: Sequence[tuple[Rounded, float, float, Sequence[Function]]]) -> float:
+    """The best addition to a free number; 0 where none gains enough. tensors: their origins without it, their shares of
+    it, and the functions of the tables that read them."""
+
+    def gain(more: float) -> float:
+        """SQNR of the tensors in dB where this number is larger by so much."""
+        total = sum(_best_db(x, origin + more * share, functions) for x, origin, share, functions in tensors)
+        return round(total, 3)  # of equally good ones, noise of floats is not to choose
+
+    # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.
+    tried = list(dict.fromkeys((c - origin) / share for x, origin, share, _ in tensors for c in _candidates(x.stats)))
+    best = max(tried[:: math.ceil(len(tried) / CANDIDATES)], key=gain)
+    return best if gain(best) >= gain(0.0) + LEAST_DB * len(tensors) else 0.0
 
 
 def _products(graph: Graph, bits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
