@@ -47,8 +47,7 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
         """Estimates of each target; the integers are fitted to nothing."""
         plain = candidate.without_images()
         integer = plain.quantize(plain.prepare("none", [], Trace()), False, Trace())
-        data = to_bytes(finish(integer), {})
-        return [sum(costs.estimated(data, target)) for target in targets]
+        return costs.totals(to_bytes(finish(integer), {}), targets)
 
     try:
         limits = [MOST * count for count in instructions(lean)]

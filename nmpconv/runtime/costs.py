@@ -70,8 +70,18 @@ def estimated(data: bytes, target: str) -> list[int]:
 
     Raises ModelError; NmpError for an op that the table lacks.
     """
+    return _estimated(read(data), data, target)
+
+
+def totals(data: bytes, targets: Sequence[str]) -> list[int]:
+    """Instructions of a file on each of these targets, as `estimated` has them."""
+    model = read(data)
+    return [sum(_estimated(model, data, target)) for target in targets]
+
+
+def _estimated(model: Model, data: bytes, target: str) -> list[int]:
     rows = _table()[target]
-    work = ((_row(rows, op.kernel), op.counts) for op in counted(data, target))
+    work = ((_row(rows, op.kernel), op.counts) for op in _counts(model, data, target))
     return [round(sum(row.get(name, 0.0) * count for name, count in counts.items())) for row, counts in work]
 
 
@@ -116,7 +126,10 @@ def _row(rows: Mapping[str, Mapping[str, float]], kernel: str) -> Mapping[str, f
 
 def counted(data: bytes, target: str) -> list[Counted]:
     """Counts the effort of each op of a file. Raises ModelError."""
-    model = read(data)
+    return _counts(read(data), data, target)
+
+
+def _counts(model: Model, data: bytes, target: str) -> list[Counted]:
     portable = interpreter.needs_of_target(data, target).portable
     return [_counted(op, model, target, left) for op, left in zip(model.ops, portable, strict=True)]
 

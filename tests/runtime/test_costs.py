@@ -64,6 +64,11 @@ def test_every_op_is_estimated(op: str, target: str) -> None:
             assert len(costs.estimated(data, target)) == len(read(data).ops)
 
 
+def test_totals_are_those_of_each_target() -> None:
+    data = convolution(8, 8, (1, 5, 4, 6), (5, 3, 3, 6), **PADDED)
+    assert costs.totals(data, MICROCONTROLLERS) == [sum(costs.estimated(data, t)) for t in MICROCONTROLLERS]
+
+
 def test_counts_of_a_convolution() -> None:
     """5x4 pixels, 3x3, 6 channels to 5: products in blocks of 4 factors on M4, of 4 channels and 16 factors on M55."""
     data = convolution(8, 8, (1, 5, 4, 6), (5, 3, 3, 6), **PADDED)
