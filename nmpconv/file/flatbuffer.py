@@ -15,7 +15,7 @@ import numpy as np
 
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import IDENTIFIER, MEMBERS, OP_TABLES, ROOT, TABLES, VERSION, Field
-from nmpconv.file.flatbuffer_writer import REFERENCE, Writer
+from nmpconv.file.flatbuffer_writer import REFERENCE, FlatWriter
 
 DATA_ALIGN = 64  # of tensor data in the file
 BYTES_MAX = 2**31 - 1
@@ -43,7 +43,7 @@ Table = dict[str, Any]
 
 def pack(root: Mapping[str, Any]) -> bytes:
     """The file of a root table, checksum included; absent fields take their defaults. Deterministic."""
-    writer = Writer()
+    writer = FlatWriter()
     at = _pack_table(writer, ROOT, {**root, "checksum": 1})  # anything but the default, so that it gets a place
     return seal(writer.finish(at, IDENTIFIER))
 
@@ -104,7 +104,7 @@ def _checksum_place(view: memoryview) -> int:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _pack_table(writer: Writer, name: str, table: Mapping[str, Any]) -> int:
+def _pack_table(writer: FlatWriter, name: str, table: Mapping[str, Any]) -> int:
     fields = TABLES[name]
     if unknown := table.keys() - {f.name for f in fields}:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
@@ -124,7 +124,7 @@ def _pack_table(writer: Writer, name: str, table: Mapping[str, Any]) -> int:
     return writer.add_table(rows)
 
 
-def _pack_reference(writer: Writer, f: Field, value: Any) -> int:
+def _pack_reference(writer: FlatWriter, f: Field, value: Any) -> int:
     if f.kind == "string":
         return writer.add_string(value)
     if f.kind == "table":

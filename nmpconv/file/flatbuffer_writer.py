@@ -1,4 +1,4 @@
-"""Writer of FlatBuffers: bytes grow from the end to the start, as the format's own builders have them.
+"""FlatWriter of FlatBuffers: bytes grow from the end to the start, as the format's own builders have them.
 
 A place is counted from the end of the file. A table is written at once, by the layout that its fields have there.
 """
@@ -22,7 +22,7 @@ class _Layout(NamedTuple):
     align: int
 
 
-class Writer:
+class FlatWriter:
     """Takes strings, vectors and tables; each `add_` method returns the place of what it writes. defaults: numbers are
     to be written, too, where they are the schema's defaults."""
 

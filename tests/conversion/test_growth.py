@@ -17,9 +17,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 import nmpconv
 from nmpconv.base import thread_pool
+from nmpconv.base.memo import Recent
 from nmpconv.calib.noise_budget import _largest
+from nmpconv.calib.observers import TensorStats
 from nmpconv.passes.memory import placement, plan_memory
 from nmpconv.passes.memory.placement import Buffer
+from nmpconv.passes.quantize import offsets
 
 Made = tuple[list[onnx.NodeProto], list[str]]
 FEW, MANY = 200, 800
@@ -192,3 +195,25 @@ def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.
     assert counts["placement.py:_meets"] <= 4  # two of them for what widths cost on boards
     assert counts["parity.py:_model"] == 1  # the user's model
     assert counts["exponents.py:provisional"] <= 4  # not for each grid that could be wide
+
+
+def test_offsets_are_searched_once_for_the_same_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipes and widths ask again and again; other statistics ask anew."""
+    net = Net()
+    net.input("x", 1, 4, 4, 2)
+    net.conv("x", "a", 2, clamp=(0.0, np.inf))
+    graph, seen, search = net.graph(net.conv("a", "y", 2)), list[int](), offsets._best
+    monkeypatch.setattr(offsets, "_free_numbers", Recent[float](100))
+    monkeypatch.setattr(offsets, "_best", lambda tensors: seen.append(len(tensors)) or search(tensors))
+
+    def origins(top: float) -> list[float]:
+        stats = TensorStats.of(np.linspace(0, top, 100, dtype=np.float32)[:, np.newaxis])
+        shifted, *_ = offsets.run(graph, dict.fromkeys("xay", stats), dict.fromkeys("xay", 8))
+        return [value.origin for value in shifted.activations()]
+
+    first = origins(8.0)
+    assert any(first)
+    assert origins(8.0) == first
+    assert seen == [1]
+    assert origins(20.0) != first
+    assert seen == [1, 1]

@@ -12,7 +12,6 @@ import pytest
 from float_nets import RELU, RELU6, Feed, evidence, feeds, in_bits, integer, observed, residual
 from nets import Net
 
-from nmpconv.base.memo import Recent
 from nmpconv.base.sqnr import sqnr_db
 from nmpconv.calib.activation_cache import Evidence
 from nmpconv.calib.engine import FloatEngine
@@ -284,21 +283,6 @@ def test_a_tensor_with_a_grid_of_the_model_fills_its_type() -> None:
     graph = replace(net.graph("y"), given={"a": Given(0.03, 0, "uint8")})
     stored = offsets.run(graph, observed(graph, feeds(graph)), in_bits(graph, 8))[0]
     assert stored["a"].origin > 0
-
-
-def test_a_number_is_searched_once_for_the_same_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recipes and widths ask again and again; another grid asks anew."""
-    graph, seen = residual(), list[float]()
-    search = offsets._best
-    monkeypatch.setattr(offsets, "_free_numbers", Recent[float](100))
-    monkeypatch.setattr(offsets, "_best", lambda tensors: seen.append(len(tensors)) or search(tensors))
-    stats, bits = observed(graph, feeds(graph)), in_bits(graph, 8)
-    first = offsets.run(graph, stats, bits)
-    count = len(seen)
-    assert offsets.run(graph, stats, bits) == first
-    assert len(seen) == count > 0
-    offsets.run(graph, {name: s.scaled(3.0) for name, s in stats.items()}, bits)
-    assert len(seen) > count
 
 
 def test_wide_nets_keep_zero() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -25,7 +26,7 @@ class Steps:
     def __init__(self) -> None:
         self.rng, self.nodes, self.weights = np.random.default_rng(0), [], {}  # type: ignore[var-annotated]
 
-    def __call__(self, kind: str, *inputs: str, count: int = 1, **attributes: object) -> list[str]:
+    def __call__(self, kind: str, *inputs: str, count: int = 1, **attributes: Any) -> list[str]:
         names = [f"{kind}{len(self.nodes)}.{i}" for i in range(count)]
         self.nodes.append(helper.make_node(kind, inputs, names, names[0], **attributes))
         return names
@@ -55,7 +56,7 @@ class Steps:
 def lstm_cells() -> ModelProto:
     """LSTMCell of torch: Gather, two Gemm, Add, Split."""
     to, rows, parts = Steps(), list[str](), [HIDDEN] * 4
-    to.const("parts", np.int64(parts))
+    to.const("parts", np.array(parts, np.int64))
     h, c = (to.const(name, np.full((1, HIDDEN), 0.1, np.float32)) for name in ("h", "c"))
     layers = [
         (to.draw(f"w{i}", 4 * HIDDEN, size), to.draw(f"b{i}", 4 * HIDDEN)) for i, size in enumerate((FEATURES, HIDDEN))
@@ -74,12 +75,12 @@ def lstm_cells() -> ModelProto:
 def gru_cells() -> ModelProto:
     """GRU of Keras with unroll=True, from the last step on: StridedSlice, MatMul, BiasAdd, Split."""
     to, rows = Steps(), list[str]()
-    to.const("parts", np.int64([HIDDEN] * 3)), to.const("one", np.float32(1)), to.const("axis", np.int64([1]))
+    to.const("parts", np.int64([HIDDEN] * 3)), to.const("one", np.float32(1)), to.const("axis", np.array([1], np.int64))
     w, r = to.draw("w", FEATURES, 3 * HIDDEN), to.draw("r", HIDDEN, 3 * HIDDEN)
     biases = to.draw("b", 3 * HIDDEN), to.draw("rb", 3 * HIDDEN)
     [h] = to("Mul", to.const("start", np.full((1, HIDDEN), 0.1, np.float32)), "one")
     for t in reversed(range(STEPS)):
-        ends = [to.const(f"{side}{t}", np.int64([t + i])) for i, side in enumerate(("from", "to"))]
+        ends = [to.const(f"{side}{t}", np.array([t + i], np.int64)) for i, side in enumerate(("from", "to"))]
         [x] = to("Squeeze", *to("Slice", "x", *ends, "axis"), "axis")
         sums = [to("Add", *to("MatMul", row, m), b)[0] for row, m, b in zip((x, h), (w, r), biases, strict=True)]
         (xz, xr, xn), (hz, hr, hn) = (to("Split", total, "parts", count=3, axis=-1) for total in sums)

@@ -23,7 +23,7 @@ from nmpconv.base import files
 from nmpconv.base.files import read_file, write_file
 from nmpconv.errors import InputError, ModelError, OutputError
 from nmpconv.file import flatbuffer, reader
-from nmpconv.file.flatbuffer_writer import REFERENCE, Writer
+from nmpconv.file.flatbuffer_writer import REFERENCE, FlatWriter
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Preprocess, Shifts
 
@@ -103,7 +103,7 @@ def test_pack_and_unpack_are_inverse(data: bytes) -> None:
 def test_the_writer_writes_as_flatbuffers_does(seed: int) -> None:
     """Tables with fields of all widths in any order, of which some have one vtable; vectors and strings between."""
     dice = random.Random(seed)
-    ours, theirs = Writer(), flatbuffers.Builder(16)
+    ours, theirs = FlatWriter(), flatbuffers.Builder(16)
     slots = {"?": "Bool", "b": "Int8", "H": "Uint16", "i": "Int32", "Q": "Uint64"}
     places = [(ours.add_string("äb"), theirs.CreateString("äb"))]
     for _ in range(30):

@@ -16,7 +16,7 @@ import numpy as np
 
 from fuzz_inputs import small
 from nmpconv.file import flatbuffer
-from nmpconv.file.flatbuffer_writer import Writer
+from nmpconv.file.flatbuffer_writer import FlatWriter
 from nmpconv.file.writer import to_bytes
 
 ELEMENTS = 40  # of a list that may change
@@ -55,7 +55,7 @@ def files() -> list[bytes]:
     contents = []
     for data in (*(to_bytes(graph, {}) for graph in small.graphs()), small.sound()):
         if len(data) <= small.BYTES:
-            writer = Writer(defaults=True)
+            writer = FlatWriter(defaults=True)
             at = flatbuffer._pack_table(writer, flatbuffer.ROOT, {**flatbuffer.unpack(data), "checksum": 1})
             contents.append(flatbuffer.seal(writer.finish(at, flatbuffer.IDENTIFIER)))
     return contents

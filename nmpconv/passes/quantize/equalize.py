@@ -241,7 +241,10 @@ def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
 def _best_factor(rows: Sequence[tuple[Rounded, Range, Sequence[Function], bool]], bits: int) -> float:
     """The first of the factors that are best for all these tensors. rows: arguments of `_best_db`."""
     candidates = 2.0 ** (np.arange(STEPS) / STEPS)
-    gains = [sum(_best_db(rounded, limits, f, bits, *rest) for rounded, limits, *rest in rows) for f in candidates]
+    gains = [
+        sum(_best_db(rounded, limits, f, bits, functions, free) for rounded, limits, functions, free in rows)
+        for f in candidates
+    ]
     return float(candidates[int(np.argmax(gains))])
 
 
