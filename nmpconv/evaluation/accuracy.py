@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from statistics import mode
 from typing import Any
@@ -37,6 +38,7 @@ MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
 RANKED = 5
 PIECE, PIECE_BYTES = 16, 1 << 24  # samples of a worker or thread at a time, and of all outputs; sequences go whole
+PARTS = 4  # pieces for each thread: who is done early takes another one
 
 
 @dataclass(frozen=True, repr=False)
@@ -220,10 +222,13 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
         models, threads = Models(pair), net.batch_threads
         if judge is not None:  # each run of the float model takes all cores, and has memory of its own
             threads = min(threads, thread_pool.MOST)
-        step = max(1, min(PIECE * threads, PIECE_BYTES // size))
-        for first in range(0, count, step):
-            piece = range(first, min(first + step, count))
-            yield from thread_pool.each(lambda i: models.run(call(i)), piece, threads)
+        at_once = max(1, min(PARTS * PIECE * threads, PIECE_BYTES // size, count))
+        step = -(-at_once // (PARTS * threads))
+        for first in range(0, count, at_once):
+            samples = range(first, min(first + at_once, count))
+            pieces = [samples[i : i + step] for i in range(0, len(samples), step)]
+            ran_pieces = thread_pool.each(lambda piece: models.run([call(i) for i in piece]), pieces, threads)
+            yield from chain.from_iterable(ran_pieces)
         return
     step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // size))
     firsts = list(range(0, count, step))

@@ -40,6 +40,9 @@ class Ran(NamedTuple):
     floats: Arrays | None
 
 
+Results = tuple[list[np.ndarray], list[np.ndarray]]  # outputs and heads of `Ran`
+
+
 @dataclass(frozen=True)
 class ModelPair:
     """file: its bytes; cpu, threads: see `runtime.load`; keep: tensors that are looked at. reference: the ONNX model,
@@ -57,8 +60,7 @@ class ModelPair:
 
 def ran(pair: ModelPair, calls: Sequence[Call]) -> list[Ran]:
     """Runs calls in their order, the first of which begins a sequence or goes on with the one before."""
-    models = _opened(pair, get_ident())
-    return [models.run(call) for call in calls]
+    return _opened(pair, get_ident()).run(calls)
 
 
 @lru_cache(maxsize=1)
@@ -73,29 +75,47 @@ class Models:
     def __init__(self, pair: ModelPair) -> None:
         self._keep, self._model = pair.keep, None
         self._net = load(pair.file, cpu=pair.cpu, threads=pair.threads)
+        shown = {port.tensor for port in self._net.outputs}
+        self._is_by_batch = not pair.look.has_sequences and shown.issuperset(pair.keep)
         self._idle = [self._net]
         if pair.reference is not None:
             proto = onnx.load_from_string(pair.reference)
             self._model = float_model(self._net, pair.look, proto, pair.fetch, pair.where)
 
-    def run(self, call: Call) -> Ran:
+    def run(self, calls: Sequence[Call]) -> list[Ran]:
         try:
             net = self._idle.pop()
         except IndexError:
             net = self._net.copy()
+        results = (_batch if self._is_by_batch else _one_by_one)(net, calls, self._keep)
+        self._idle.append(net)
+        return [Ran(*pair, self._floats(call)) for pair, call in zip(results, calls, strict=True)]
+
+    def _floats(self, call: Call) -> Arrays | None:
+        if self._model is None or call.floats is None:
+            return None
+        return self._model.run(call.floats, begins=call.begins, wanted=call.wanted)
+
+
+def _one_by_one(net: Net, calls: Sequence[Call], keep: Sequence[int]) -> list[Results]:
+    results = []
+    for call in calls:
         if call.begins:
             net.reset()
-        outputs, heads = infer(net, call.integers, self._keep)
-        self._idle.append(net)
-        floats = None
-        if self._model is not None and call.floats is not None:
-            floats = self._model.run(call.floats, begins=call.begins, wanted=call.wanted)
-        return Ran(outputs, heads, floats)
+        results.append(infer(net, call.integers, keep))
+    return results
 
 
-def infer(
-    net: Net, inputs: Mapping[str, np.ndarray], keep: Sequence[int] = ()
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _batch(net: Net, calls: Sequence[Call], keep: Sequence[int]) -> list[Results]:
+    """The same, at once: of a net without states, where outputs alone are looked at."""
+    arrays = {name: np.concatenate([call.integers[name] for call in calls]) for name in calls[0].integers}
+    outputs = net.run_float(arrays)
+    reals = [y.reshape(len(calls), *port.shape) for y, port in zip(outputs, net.outputs, strict=True)]
+    at = [[port.tensor for port in net.outputs].index(tensor) for tensor in keep]
+    return [([y[i] for y in reals], [reals[output][i] for output in at]) for i in range(len(calls))]
+
+
+def infer(net: Net, inputs: Mapping[str, np.ndarray], keep: Sequence[int] = ()) -> Results:
     """The outputs of one sample and the activations numbered in ``keep``, all as reals."""
     for i, port in enumerate(net.inputs):
         net.set_input(i, inputs[port.name])

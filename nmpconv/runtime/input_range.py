@@ -44,8 +44,11 @@ class InputRange:
         """Takes in one sample."""
         self.samples += 1
         self.values += x.size
-        self.beyond += int(((x < self.low - self.step / 2) | (x >= self.high + self.step / 2)).sum())
-        self.min, self.max = min(self.min, float(x.min())), max(self.max, float(x.max()))
+        least, most = float(x.min()), float(x.max())
+        low, high = self.low - self.step / 2, self.high + self.step / 2
+        if least < low or most >= high:
+            self.beyond += int(((x < low) | (x >= high)).sum())
+        self.min, self.max = min(self.min, least), max(self.max, most)
 
     def merge(self, other: InputRange) -> None:
         """Takes in the samples that another one of the same input has counted."""

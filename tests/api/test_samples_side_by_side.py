@@ -15,7 +15,7 @@ import nmpconv
 from nmpconv.base import thread_pool
 from nmpconv.data.samples import Samples
 from nmpconv.errors import InputError
-from nmpconv.evaluation import accuracy
+from nmpconv.evaluation import accuracy, float_reference
 from nmpconv.runtime import interpreter
 
 COUNT = 61
@@ -83,6 +83,27 @@ def test_figures_of_arrays() -> None:
     assert found.inputs[0].values == x.size
     assert found.inputs[0].beyond >= 64
     assert found.inputs == one.inputs
+
+
+def test_pieces_are_batches(model: tuple[Path, bytes, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where outputs alone are looked at, a net runs all samples of a piece at once, with the figures of one by one."""
+    _, file, images = model
+    sizes, run = [], interpreter.Net.run_float
+
+    def counted(net: interpreter.Net, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
+        sizes.append(len(next(iter(arrays.values()))))
+        return run(net, arrays)
+
+    monkeypatch.setattr(interpreter.Net, "run_float", counted)
+    labels = np.arange(COUNT) % 2
+    files = sorted(images.glob("*.png"))
+    data = list(zip(files, labels, strict=True))
+    by_batch = nmpconv.evaluate(file, data, threads=1)
+    assert sum(sizes) == COUNT
+    assert max(sizes) == accuracy.PIECE
+    monkeypatch.setattr(float_reference, "_batch", float_reference._one_by_one)
+    assert by_batch == nmpconv.evaluate(file, data, threads=1)
+    assert sum(sizes) == COUNT
 
 
 @pytest.mark.usefixtures("four_cores")
