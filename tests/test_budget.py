@@ -48,7 +48,7 @@ SOURCES = {
     ".cmake",
     "",
 }
-PICTURES = {".png"}
+PICTURES = {".png", ".svg"}
 CODE, COLUMNS = {".c", ".h", ".hpp", ".inc", ".ino", ".cpp", ".py", ".pyi"}, 120
 TO_TOOLS = re.compile(r"  # (type: ignore|noqa).*|^.*\\$")  # a line of a macro is the formatter's alone
 MODELS = {".onnx", ".nmp", ".zip"}  # a .zip holds inputs of a fuzzer
@@ -116,7 +116,7 @@ def test_nothing_names_a_machine() -> None:
 def test_models_and_pictures_are_our_own() -> None:
     """samples/*/train.py, a test, `make bench` or `convert --report` made them; nothing else is in the tree."""
     known = SOURCES | PICTURES | MODELS | DATA
-    homes = ("samples/", "schema/samples/", "tests/", "bench/chart.png", "docs/report.png")
+    homes = ("samples/", "schema/samples/", "tests/", "bench/chart.svg", "docs/report.png")
     wrong = [
         str(p)
         for p in tree()

@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-from peers import models, table
+from peers import chart, models, table
 from peers.engines import ours
 from peers.job import MODULES, Job
 from peers.rounds import DEFAULT, OURS, Footprint, Row, calmest, correlation, interleave
@@ -301,7 +301,7 @@ def _report(
     text = "\n".join([caption, "", *tables, *notes])
     print("\n" + text)
     (args.folder / "results.md").write_text(text)
-    (args.folder / "chart.svg").write_text(table.svg(rows, f"Speed, best peer = 1. {about['date']}, {about['cpu']}"))
+    (args.folder / "chart.svg").write_text(chart.measured(rows, f"Speed next to the best peer (1), {about['date']}"))
     (args.json or args.folder / "results.json").write_text(json.dumps(table.as_json(rows, about), indent=1) + "\n")
     return 0 if rows else 1
 

@@ -1,10 +1,9 @@
-"""The rows as a Markdown table, as JSON and as a chart (SVG)."""
+"""The rows as a Markdown table and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from html import escape
 from typing import Any
 
 from peers.rounds import DEFAULT, OURS, SPREAD_MOST, Footprint, Row, geometric_mean
@@ -17,7 +16,6 @@ TITLES = {
     "litert": "LiteRT",
     "executorch": "ExecuTorch",
 }
-COLORS = ("#d1495b", "#e8a5ae", "#30638e", "#00798c", "#8d96a3", "#edae49")
 
 
 def groups(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
@@ -165,43 +163,3 @@ def as_json(rows: Sequence[Row], about: Mapping[str, Any]) -> dict[str, Any]:
             heading(*key): geometric_mean(row.ratio for row in group) for key, group in groups(rows).items()
         },
     }
-
-
-BAR, LEFT, SCALE, GAP = 9, 150, 260, 12  # pixels; SCALE: of a bar as long as the best peer's
-
-
-def svg(rows: Sequence[Row], title: str) -> str:
-    """Bars of speed, 1 is the best peer of the row: longer is faster."""
-    parts, y = [f'<text x="8" y="18" font-size="13">{escape(title)}</text>'], 36
-    names = [name for name in TITLES if any(name in row.times for row in rows)]
-    for i, name in enumerate(names):
-        x = 8 + i * 135
-        parts.append(f'<rect x="{x}" y="{y - 8}" width="9" height="9" fill="{_color(name)}"/>')
-        parts.append(f'<text x="{x + 12}" y="{y}">{escape(TITLES[name])}</text>')
-    for key, group in groups(rows).items():
-        y += 26
-        parts.append(f'<text x="8" y="{y}" font-size="12" font-weight="bold">{escape(heading(*key))}</text>')
-        y += 8
-        for row in group:
-            bars = [name for name in names if name in row.times and row.best_peer]
-            parts.append(
-                f'<text x="{LEFT - 6}" y="{y + 4 + BAR * len(bars) / 2}" text-anchor="end">{escape(row.model)}</text>'
-            )
-            for name in bars:
-                speed = row.times[str(row.best_peer)].best / row.times[name].best
-                width = round(SCALE * speed)
-                parts.append(f'<rect x="{LEFT}" y="{y}" width="{width}" height="{BAR - 1}" fill="{_color(name)}"/>')
-                parts.append(f'<text x="{LEFT + width + 3}" y="{y + 8}" font-size="8">{speed:.2f}</text>')
-                y += BAR
-            y += GAP
-    parts.append(f'<path d="M{LEFT + SCALE} 48V{y}" stroke="#444" stroke-dasharray="3 3"/>')
-    fastest = max((row.ratio or 1 for row in rows), default=1)
-    wide, high = max(780, round(LEFT + SCALE * fastest) + 40), y + 8
-    size = f'width="{wide}" height="{high}" viewBox="0 0 {wide} {high}"'
-    style = 'font-family="sans-serif" font-size="10"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}><rect width="100%" height="100%" fill="white"/>'
-    return "\n".join([head, *parts, "</svg>\n"])
-
-
-def _color(name: str) -> str:
-    return COLORS[list(TITLES).index(name)]

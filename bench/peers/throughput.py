@@ -49,6 +49,12 @@ def opened(way: str, model: Path) -> Engine:
         for port in (*proto.graph.input, *proto.graph.output):
             port.type.tensor_type.shape.dim[0].dim_param = "n"
         del proto.graph.value_info[:]
+        reshapes = {node.input[1] for node in proto.graph.node if node.op_type == "Reshape"}
+        for tensor in proto.graph.initializer:
+            shape = onnx.numpy_helper.to_array(tensor).copy()
+            if tensor.name in reshapes and shape[:1] == 1:
+                shape[0] = 0  # as its input has it
+                tensor.CopyFrom(onnx.numpy_helper.from_array(shape, tensor.name))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1 if way == "calls" else CORES
     options.log_severity_level = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ sys.path.insert(0, str(BENCH))
 
 import models_list  # noqa: E402
 from peers import __main__ as bench  # noqa: E402
-from peers import models, table, worker  # noqa: E402
+from peers import chart, models, table, worker  # noqa: E402
 from peers.job import MODULES, Job  # noqa: E402
 from peers.rounds import (  # noqa: E402
     DEFAULT,
@@ -136,8 +137,20 @@ def test_json_and_chart_hold_every_row() -> None:
     found = json.loads(json.dumps(table.as_json(rows, {"date": "today"})))
     assert [r["ratio"] for r in found["rows"]] == pytest.approx([2.0, 0.5])
     assert found["rows"][0]["times"]["nmpconv"] == pytest.approx([0.002, 0.001, 0.004])
-    texts = [text.text for text in ElementTree.fromstring(table.svg(rows, "a < b")).iter() if text.text]
-    assert {"a < b", "A & B", "C", "2.00", "0.50"} <= set(texts)
+    texts = [text.text for text in ElementTree.fromstring(chart.measured(rows, "a < b")).iter() if text.text]
+    assert {"a < b", "A & B", "C", "2.00 x ONNX Runtime", "0.50 x ONNX Runtime"} <= set(texts)
+
+
+def test_the_front_page_has_a_chart_of_the_published_tables() -> None:
+    """After a change of docs/speed.md: `PYTHONPATH=bench python -m peers.chart`."""
+    page = (BENCH.parent / "docs" / "speed.md").read_text()
+    drawn = chart.published(page)
+    assert drawn == (BENCH / "chart.svg").read_text()
+    texts = [text.text for text in ElementTree.fromstring(drawn).iter() if text.text]
+    for _, (title, _) in chart.TABLES.items():
+        assert title in texts
+    [cell] = re.findall(r"^\| ResNet-18 \|.*\| ([0-9.]+) \|$", page, re.M)
+    assert f"{cell} x OpenVINO" in texts
 
 
 def test_every_engine_has_a_title_and_a_file() -> None:
