@@ -226,9 +226,10 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
         step = -(-at_once // (PARTS * threads))
         for first in range(0, count, at_once):
             samples = range(first, min(first + at_once, count))
-            pieces = [samples[i : i + step] for i in range(0, len(samples), step)]
-            ran_pieces = thread_pool.each(lambda piece: models.run([call(i) for i in piece]), pieces, threads)
-            yield from chain.from_iterable(ran_pieces)
+            parts = [samples[i : i + step] for i in range(0, len(samples), step)]
+            yield from chain.from_iterable(
+                thread_pool.each(lambda part: models.run([call(i) for i in part]), parts, threads)
+            )
         return
     step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // size))
     firsts = list(range(0, count, step))
