@@ -121,6 +121,17 @@ class AveragePrecision:
         self._name, self._size = decoder, size
         self._ours, self._theirs, self._agreed = Precision(), Precision(), Precision(KEPT_MOST)
 
+    @classmethod
+    def of(cls, decoder: str | None, size: Size | None) -> AveragePrecision:
+        """The metric of a decoder's name and the size of the model's input, None where it is no image. Raises
+        UsageError."""
+        if decoder is None or decoder not in DECODERS:
+            problem = "ap needs a decoder" if decoder is None else f"{decoder!r} is no decoder"
+            raise UsageError(problem, where="--decoder", hint=", ".join(DECODERS))
+        if size is None:
+            raise UsageError("ap needs a model whose input is an image", where="--metric")
+        return cls(decoder, size)
+
     def add(self, outputs: Arrays, label: Label, reference: Arrays | None) -> None:
         detections = self._boxes(outputs)
         floats = None if reference is None else self._boxes(reference)
@@ -187,12 +198,7 @@ def open_measure(text: str, decoder: str | None = None, size: Size | None = None
     if text in NAMED:
         return NAMED[text]()
     if text == AP:
-        if decoder is None or decoder not in DECODERS:
-            problem = "ap needs a decoder" if decoder is None else f"{decoder!r} is no decoder"
-            raise UsageError(problem, where="--decoder", hint=", ".join(DECODERS))
-        if size is None:
-            raise UsageError("ap needs a model whose input is an image", where="--metric")
-        return AveragePrecision(decoder, size)
+        return AveragePrecision.of(decoder, size)
     path, _, name = text.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
         raise UsageError(

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
@@ -27,6 +28,14 @@ pytestmark = pytest.mark.slow
 LONG = "StatefulPartitionedCall/functional_1/expanded_conv_13/project/batch_normalization_"
 ZOO = ("mlperf_kws_dscnn", "cifar10_resnet20")
 LARGE = ("mobilenetv2_100_224_ptqdeq", "yolox_nano_416")
+# Samples with what convert is told: a classifier, a detector, a stream.
+SHOWN = {
+    "shapes": "--data calib --labels labels.txt --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375",
+    "boxes": "--data calib --mean 0 --std 255 --decoder yolox",
+    "sounds": "--data {data}/calib.npy --labels labels.txt --stream axis=2,hop=2",
+}
+FRONT = {"shapes-wide-light": "report.png", "shapes-phone-dark": "report-phone.png"}  # in docs/: the tops of these
+FRONT_TALL = 1060
 LOOK = ("mean", "std", "channel_order", "resize", "crop")
 WIDE, PHONE, TALL = 1280, 390, 3600  # pixels of a picture
 DARK = "--blink-settings=preferredColorScheme=0"
@@ -187,10 +196,8 @@ def pictured(chromium: str, page: Path, folder: Path, width: int, *, dark: bool)
     return picture
 
 
-@pytest.mark.zoo
-@pytest.mark.parametrize("name", LARGE)
-def test_pictures_of_large_nets(name: str, need_tool: Callable[..., str], zoo: Path, tmp_path: Path) -> None:
-    page, chromium = report_of(name, zoo, tmp_path), need_tool("chromium", "chromium-browser")
+def look_at(chromium: str, page: Path, tmp_path: Path) -> None:
+    """Pictures of a page, wide and as on a phone, in light and dark."""
     check(chromium, page, "conv2d", tmp_path)
     folder = Path(os.environ.get("NMP_PICTURES", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
@@ -200,6 +207,31 @@ def test_pictures_of_large_nets(name: str, need_tool: Callable[..., str], zoo: P
             assert grey.shape == (TALL, width)
             assert np.median(grey) < 64 if dark else np.median(grey) > 192
             assert all(grey[i : i + 400].std() > 4 for i in range(0, TALL, 400))  # nowhere empty
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_pictures_of_samples(name: str, need_tool: Callable[..., str], samples: Path, tmp_path: Path) -> None:
+    """The folder that NMP_PICTURES names has pictures of docs/, too, as they are now."""
+    page, data = tmp_path / f"{name}.html", tmp_path / "data"
+    if name == "sounds":
+        subprocess.run([sys.executable, samples / name / "sounds.py", data], check=True)
+    options = [*SHOWN[name].format(data=data).split(), "-o", tmp_path / f"{name}.nmp", "--report", page]
+    command = [sys.executable, "-m", "nmpconv", "convert", "model.onnx", *options]
+    subprocess.run(command, cwd=samples / name, check=True, capture_output=True)
+    look_at(need_tool("chromium", "chromium-browser"), page, tmp_path)
+    for whole, picture in FRONT.items():
+        path = Path(os.environ.get("NMP_PICTURES", tmp_path)) / f"{whole}.png"
+        if path.stem.startswith(name):
+            with Image.open(path) as image, Image.open(samples.parent / "docs" / picture) as shown:
+                top = image.crop((0, 0, image.width, FRONT_TALL))
+                top.convert("RGB").save(path.parent / picture, optimize=True)
+                assert shown.size == top.size
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("name", LARGE)
+def test_pictures_of_large_nets(name: str, need_tool: Callable[..., str], zoo: Path, tmp_path: Path) -> None:
+    look_at(need_tool("chromium", "chromium-browser"), report_of(name, zoo, tmp_path), tmp_path)
 
 
 @pytest.mark.zoo

@@ -53,7 +53,7 @@ def segmenter() -> onnx.ModelProto:
 def test_boxes_of_both_models(tmp_path: Path) -> None:
     data, model = photos(tmp_path / "photos"), detector()
     file = nmpconv.convert(model, data, mean=127.5, std=64, bits=16)
-    page = nmpconv.html_report(file, data=data, reference=model, decoder="yolox")
+    page = nmpconv.html_report(file.data, data=data, reference=model, decoder="yolox")
     pictures = SVG.findall(page)
     assert len(pictures) == 8  # four samples, two models
     for name, drawn in pictures:
@@ -64,6 +64,8 @@ def test_boxes_of_both_models(tmp_path: Path) -> None:
         assert numbers == pytest.approx([4, 0, 16, 8], abs=0.2)
         assert f'<g class="{kind}">' in drawn
     assert "Boxes: 1, float 1." in page
+    [verdict] = page.verdicts
+    assert verdict.quality.basis == "ap50" and "keeps 100 % of the boxes" in verdict.sentence
     assert 'class="box"' not in nmpconv.html_report(file, data=data, reference=model)
     with pytest.raises(nmpconv.errors.InputError, match="yolov8 takes"):
         nmpconv.html_report(file, data=data, decoder="yolov8")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.base.short_names import of_files
-from nmpconv.conversion.report import Layer
+from nmpconv.conversion.report import Layer, Report
 from nmpconv.exporters.html import charts
 from nmpconv.exporters.html.graph_layout import BOX, HEIGHT, layout
 from nmpconv.exporters.html.subject import Subject
@@ -86,12 +86,20 @@ def facts(subject: Subject) -> list[tuple[str, str]]:
         ("activations", f"{scaled(model.arena_bytes)}B"),
         ("RAM of a run", ", ".join(f"{need.target} {scaled(need.arena)}B" for need in subject.ram)),
         ("command", subject.command),
+        *_checks(subject.report),
     ]
     metadata = {key: value for key, value in model.metadata.items() if key not in ("config", "calibration")}
     rows += [(key.replace("_", " "), value) for key, value in sorted(metadata.items())]
     calibration = _json(model.metadata.get("calibration"))
     rows += [(f"calibration {key}", str(value)) for key, value in sorted(calibration.items())]
     return [(name, value) for name, value in rows if value]
+
+
+def _checks(report: Report | None) -> Iterator[tuple[str, str]]:
+    if report is not None and report.float_db is not None:
+        yield "float graph", f"{number(report.float_db)} dB against the ONNX model"
+    if report is not None and report.bias_rule_cost_db is not None:
+        yield "bias rule", f"costs {round(report.bias_rule_cost_db, 2) + 0.0:.2f} dB against biases on s_x*s_w"
 
 
 def results(subject: Subject) -> Iterator[tuple[str, str]]:
@@ -112,10 +120,6 @@ def results(subject: Subject) -> Iterator[tuple[str, str]]:
     ]
     if noise := "; ".join(shares) or report.noise.skipped:
         yield "most noise", noise
-    if report.bias_rule_cost_db is not None:
-        yield "bias rule", f"costs {round(report.bias_rule_cost_db, 2) + 0.0:.2f} dB against biases on s_x*s_w"
-    if report.float_db is not None:
-        yield "float graph", f"{number(report.float_db)} dB against the ONNX model"
     if report.against_quantized is not None:
         yield "against the quantized model", report.against_quantized.sentence
 

@@ -16,6 +16,7 @@ from nmpconv.base.verdict import Quality, quality, short_name
 from nmpconv.calib.engine import OnnxEngine
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
+from nmpconv.evaluation.task_metrics import AveragePrecision
 from nmpconv.exporters.html.charts import Bars, of_integers
 from nmpconv.exporters.html.sample_pictures import Sight, sight
 from nmpconv.frontend.input_values import of_config
@@ -76,8 +77,8 @@ def judge(
     decoder: str | None = None,
 ) -> Judged:
     """Runs at most ``limit`` samples. reference: the float model; without it the samples with wrong classes come first,
-    and then those whose best two classes are closest. decoder: of a detector's outputs, whose boxes are then drawn.
-    Raises InputError, UsageError.
+    and then those whose best two classes are closest. decoder: of a detector's outputs, whose boxes are then drawn, and
+    compared with the float model's. Raises InputError, UsageError.
     """
     feed = Feed(net, sources, limit=limit)
     count = min(limit, len(feed))
@@ -85,6 +86,7 @@ def judge(
     engine = None if reference is None else _engine(reference, net, feed)
     worst: list[tuple[tuple[float, ...], int, Sample]] = []
     tally = _Tally(net)
+    boxes = None if decoder is None or reference is None else AveragePrecision.of(decoder, feed.size)
     for i in range(count):
         sample = feed[i]
         if feed.begins(i):
@@ -94,6 +96,8 @@ def judge(
         floats = None if ran is None else [ran[port.name] for port in net.outputs]
         ours, theirs = outputs[0].ravel(), None if floats is None else floats[0].ravel()
         tally.add(feed.paths[i], ours, theirs, None if feed.labels is None else feed.labels[i])
+        if boxes is not None:
+            boxes.add(outputs, None, floats)
         judged = _sample(net, feed, i, ours, theirs)
         worst.append((_badness(judged, ours), i, judged))
         worst = sorted(worst, key=lambda row: row[:2])[:WORST]
@@ -107,7 +111,8 @@ def judge(
         for name, seen in counts.items()
         if (drawn := of_integers(seen, tensors[name].clip_min, tensors[name].exponents[0], tensors[name].origin))
     }
-    return Judged(count, bars, tuple(sample for _, _, sample in worst), feed.warnings, tally.quality(feed))
+    assessment = replace(tally.quality(feed), boxes=None if boxes is None else boxes.verdict())
+    return Judged(count, bars, tuple(sample for _, _, sample in worst), feed.warnings, assessment)
 
 
 class _Tally:
