@@ -23,7 +23,7 @@ from nmpconv.conversion.quantizer import GUARD_IMAGES, HELD_OUT, Fitter, heads
 from nmpconv.data import audio
 from nmpconv.data.audio import FrontEnd
 from nmpconv.data.images import with_layout
-from nmpconv.data.samples import Data, Feeds, Samples, spread
+from nmpconv.data.samples import Data, Feeds, Samples, scattered, spread
 from nmpconv.errors import InputError, UsageError
 from nmpconv.evaluation.detection.decoders import Size
 from nmpconv.frontend.onnx import load
@@ -63,14 +63,15 @@ class Calibrated:
     """A float graph with statistics, before a recipe is chosen.
 
     samples, feeds: see `Imported`. check: compares the graph with the ONNX model, once (`import_check.compared`).
-    fitter: quantizes the graph, with the images that biases and rounding are fitted on. narrowed: a note on the tensors
-    that got no 16 bits because of what they cost; "" where there are none.
+    fitter: quantizes the graph, with the images that biases and rounding are fitted on. fitted: which of the feeds
+    these are. narrowed: a note on the tensors that got no 16 bits because of what they cost; "" where there are none.
     """
 
     samples: Mapping[str, Samples]
     feeds: Feeds
     check: Callable[[], Parity | str]
     fitter: Fitter
+    fitted: tuple[int, ...]
     narrowed: str = ""
 
     @property
@@ -160,12 +161,13 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
         options.faithful,
     )
     most = min(_affordable(graph), FAST_IMAGES if options.fast else FIT_IMAGES)
-    images = [feeds[i] for i in spread(len(feeds), most)]
+    fitted = (scattered if states or graph.variables else spread)(len(feeds), most)
+    images = [feeds[i] for i in fitted]
     method = Method(options.method, options.percentile)
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
     fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
-    return Calibrated(imported.samples, feeds, check, fitter)
+    return Calibrated(imported.samples, feeds, check, fitter, tuple(fitted))
 
 
 def _with_input_grids(

@@ -157,7 +157,7 @@ def held_out(context: Context, calibrated: Calibrated) -> ValidationSet:
 def unfitted(context: Context, calibrated: Calibrated) -> tuple[int, ...]:
     """Samples that biases and rounding are not fitted on, at most HELD_MOST, or FAST_IMAGES with --fast; () where they
     are few."""
-    used = set(spread(len(calibrated.feeds), len(calibrated.fitter.images)))
+    used = set(calibrated.fitted)
     others = [i for i in range(len(calibrated.feeds)) if i not in used]
     most = FAST_IMAGES if context.options.fast else HELD_MOST
     return tuple(others[i] for i in spread(len(others), most)) if len(others) >= FEW_IMAGES else ()
@@ -165,7 +165,7 @@ def unfitted(context: Context, calibrated: Calibrated) -> tuple[int, ...]:
 
 def _third(calibrated: Calibrated) -> tuple[int, ...]:
     """Samples that recipes are not fitted on while they compete."""
-    return tuple(spread(len(calibrated.feeds), len(calibrated.fitter.images))[::3])
+    return calibrated.fitted[::3]
 
 
 def finisher(options: Options) -> Callable[[Graph], Graph]:

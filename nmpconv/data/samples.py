@@ -101,6 +101,7 @@ class Samples:
         return graph_input(self[i], self.preprocess, self.shape, pixels=pixels, dtype=dtype)
 
 
+GOLDEN = 0.6180339887498949  # whose multiples leave the most even remainders
 LOOKED = 100  # pictures at most that remarks are made on
 Data = str | Path | np.ndarray | Iterable[Any]
 
@@ -239,3 +240,11 @@ class Feeds(Sequence[dict[str, np.ndarray]]):
 def spread(count: int, limit: int) -> list[int]:
     """At most limit indices below count, evenly spaced."""
     return list(range(count)) if count <= limit else [i * count // limit for i in range(limit)]
+
+
+def scattered(count: int, limit: int) -> list[int]:
+    """At most limit indices below count, one in each of as many equal parts, at places without a period: of calls in
+    sequences of one length they are first, middle and last ones, where evenly spaced ones may all be first ones.
+    """
+    steps = [i + (i * GOLDEN) % 1 for i in range(limit)]
+    return list(range(count)) if count <= limit else [int(step * count / limit) for step in steps]

@@ -9,6 +9,7 @@ from onnx_text import build
 
 import nmpconv
 from nmpconv.calib.activation_cache import integers
+from nmpconv.data.samples import scattered
 from nmpconv.data.sequences import open_frames
 from nmpconv.errors import InputError, UsageError
 from nmpconv.graph.reference import steps
@@ -82,6 +83,16 @@ def test_a_state_on_another_grid_is_requantized(gru, tmp_path):
     for x in walks(1, 5, 3)[0]:
         net.run(x[None])
     assert net.states()["h"].dtype == np.int8 and net.states()["h"].any()
+
+
+def test_calls_of_all_places_in_their_sequences_are_fitted(tmp_path):
+    """Every eighth call begins a sequence, where the state is 0: these alone would say nothing of it."""
+    assert {i % 8 for i in scattered(800, 100)} == set(range(8))
+    assert len({*scattered(800, 100)}) == 100 and scattered(5, 100) == [0, 1, 2, 3, 4]
+    build(FILTER, 14, tmp_path / "m.onnx")
+    data = np.random.default_rng(3).normal(size=(100, 8, 4)).astype(np.float32)
+    found = nmpconv.convert(tmp_path / "m.onnx", data, bits="16", state="y=last")
+    assert [text for text in found.report.warnings if "last" in text] == []
 
 
 @pytest.mark.parametrize(
