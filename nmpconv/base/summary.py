@@ -138,4 +138,4 @@ def _row(tag: str, cells: Iterable[tuple[str, str]]) -> str:
 def _text(text: str) -> str:
     from html import escape
 
-    return escape(clean(text))
+    return escape(clean(text)).replace(" %", "&nbsp;%")

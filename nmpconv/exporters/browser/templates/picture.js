@@ -1,5 +1,5 @@
 // Pictures: pixels as nmpconv/data/images.py makes them, and what comes of them.
-byId("about").textContent = `${input.width}x${input.height}, ${net.cpu}, ${Math.round(net.arenaBytes / 1024)} KiB of RAM here`;
+byId("about").textContent = `${input.width}x${input.height} pixels, ${Math.round(net.arenaBytes / 1000)} kB of RAM here, ${net.cpu}`;
 
 // Pillow's bilinear filter, rows first, whose support grows as a picture shrinks: of each output, its first source and the weights,
 // with 22 bits behind the point.

@@ -6,7 +6,7 @@ const isRanked = outputs.length === 1 && outputs[0].shape.filter((n) => n > 1).l
 const seconds = (frames) => (((frames - 1) * step + size) / front.rate).toFixed(2);
 const unit = `${front.bands ? "frame" : "sample"}${input.frames > 1 ? "s" : ""}${hasStates ? " a call" : ""}`;
 byId("about").textContent = [`${input.frames} ${unit}, ${seconds(input.frames)} s at ${front.rate} Hz`,
-  net.cpu, `${Math.round(net.arenaBytes / 1024)} KiB of RAM here`].join(", ");
+  `${Math.round(net.arenaBytes / 1000)} kB of RAM here`, net.cpu].join(", ");
 
 // A run on as many frames as the input has. Returns the scores, or null where outputs are none.
 let took = 0;
