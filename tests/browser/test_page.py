@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pages import opened
 from PIL import Image
+from zoo_quick import HARNESS
 
 import nmpconv
 from nmpconv.data.images import load
@@ -19,6 +22,7 @@ from nmpconv.evaluation.detection.decoders import DECODERS
 from nmpconv.evaluation.task_metrics import SURE, decoded
 
 pytestmark = pytest.mark.slow
+LARGE: dict[str, Any] = {"mobilenetv2_100_224_ptqdeq": None, "yolox_nano_416": "yolox"}  # with decoders
 
 
 def png(path: Path, pixels: np.ndarray) -> Path:
@@ -83,6 +87,27 @@ def test_boxes_are_those_of_eval(
             assert name == f"class {int(box[CLASS])}"
             assert float(score) == pytest.approx(box[SCORE], rel=1e-3)
             np.testing.assert_allclose([float(x) for x in corners.split(", ")], box[:4], atol=0.51)
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("name", LARGE)
+def test_large_nets(
+    name: str, zoo: Path, tmp_path: Path, need_tool: Callable[..., str], need_package: Callable[..., None]
+) -> None:
+    need_package("ziglang")
+    about = json.loads((zoo / "zoo.json").read_text())[name]
+    data = HARNESS.split(zoo, name, about, tmp_path)
+    look = {key: getattr(data.preprocess, key) for key in ("mean", "std", "channel_order", "resize", "crop")}
+    options = {"limit": 8, "rounding": "nearest", "equalize": "none", "levers": False, **look}
+    net = nmpconv.convert(zoo / "models" / f"{name}.onnx", data.calib, **options).load()
+    _, *size, channels = net.inputs[0].shape
+    picture = png(tmp_path / "0.png", np.random.default_rng(1).integers(0, 256, (*size, channels), dtype=np.uint8))
+    page = nmpconv.page(net, decoder=LARGE[name])
+    [found] = opened(need_tool("chromium", "chromium-browser"), tmp_path, page, [picture], "image/png")
+    assert found["failed"] == ""
+    assert net.inputs[0].preprocess is not None
+    outputs = net.run(load(picture, (*size, channels), net.inputs[0].preprocess))
+    assert found["digests"] == [hashlib.sha256(np.ascontiguousarray(y).tobytes()).hexdigest() for y in outputs]
 
 
 def test_a_decoder_of_other_outputs_is_refused(samples: Path) -> None:
