@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from nmpconv.errors import ExitCode
@@ -30,12 +31,15 @@ def test_with_data_and_a_reference(cli) -> None:
     text = Path("r.html").read_text()
     assert "Of 3;" in text
     assert "Time on this machine" in text
+    assert 'value="time"' in text and "--time:hsl" in text and 'value="noise"' not in text
 
 
 def test_of_a_conversion(cli) -> None:
     ran = cli("convert", "model.onnx", "--data", "images", "--report", "r.html")
     assert (ran.code, ran.left) == (0, ["model.nmp", "r.html"])
     assert "own dB" in Path("r.html").read_text()
+    assert re.search(r"% of the noise</title>", Path("r.html").read_text())
+    assert 'value="noise"' in Path("r.html").read_text() and 'value="time"' not in Path("r.html").read_text()
     assert "--report" not in Path("r.html").read_text().split("<main", 1)[1].split("Options of", 1)[0]
 
 

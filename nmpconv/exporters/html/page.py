@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,8 @@ MEMORY_WIDTH, MEMORY_HEIGHT = 960, 320  # of the memory plan
 
 @dataclass(frozen=True)
 class Box:
-    """An input or an op in the picture of the graph. colours: of its width, exponent and SQNR. facts: what a reader is
-    told. number: of the op, "" for an input.
+    """An input or an op in the picture of the graph. facts: what a reader is told. number: of the op, "" for an input.
+    colours: by the figure that they show, of those that are known.
     """
 
     x: float
@@ -38,9 +38,7 @@ class Box:
     shape: str
     facts: str
     number: str
-    width_colour: str
-    exponent_colour: str
-    sqnr_colour: str
+    colours: Mapping[str, str]
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -250,6 +248,10 @@ def graph(subject: Subject) -> dict[str, Any]:
     plan = layout(first + len(model.ops), pairs)
     seen = [t.exponents[0] for t in model.tensors if t.data is None and t.exponents]
     low, high = min(seen, default=0), max(seen, default=0)
+    noise = subject.report.noise.shares if subject.report else {}
+    seconds = {time.first + time.count - 1: time.seconds for time in subject.times}
+    whole = sum(noise.values()) or 1.0
+    loudest, slowest = max(noise.values(), default=0.0) or 1.0, max(seconds.values(), default=0.0) or 1.0
     boxes = []
     for i, (x, y) in enumerate(plan.places):
         op = model.ops[i - first] if i >= first else None
@@ -258,6 +260,16 @@ def graph(subject: Subject) -> dict[str, Any]:
         words = [shape(tensor), tensor.dtype, f"exponent {told_exponents(tensor)}"]
         if layer is not None and layer.sqnr_cumulative is not None:
             words.append(f"{number(layer.sqnr_cumulative)} dB, alone {number(layer.sqnr_isolated)} dB")
+        fractions = {
+            "width": 1.0 if tensor.dtype == "int16" else 0.0,
+            "exponent": (tensor.exponents[0] - low) / ((high - low) or 1),
+        }
+        if tensor.name in noise:
+            words.append(f"{100 * noise[tensor.name] / whole:.0f} % of the noise")
+            fractions["noise"] = 1 - noise[tensor.name] / loudest
+        if i - first in seconds:
+            words.append(f"{seconds[i - first] * 1e6:.3g} us")
+            fractions["time"] = 1 - seconds[i - first] / slowest
         boxes.append(
             Box(
                 round(x, 1),
@@ -267,12 +279,18 @@ def graph(subject: Subject) -> dict[str, Any]:
                 shape(tensor),
                 ", ".join(words),
                 str(i - first) if op else "",
-                charts.colour(1.0 if tensor.dtype == "int16" else 0.0),
-                charts.colour((tensor.exponents[0] - low) / ((high - low) or 1)),
-                _sqnr_colour(layer),
+                {"sqnr": _sqnr_colour(layer), **{name: charts.colour(x) for name, x in fractions.items()}},
             )
         )
-    scale = {"exponent": (low, high), "sqnr": (WORST_DB, BEST_DB)}
+    known = {name for box in boxes for name, colour in box.colours.items() if colour}
+    scale = {
+        "sqnr": ("SQNR", f"SQNR {WORST_DB:.0f} to {BEST_DB:.0f} dB"),
+        "noise": ("noise share", f"noise {100 * loudest / whole:.0f} to 0 %"),
+        "width": ("width", "int8 to int16"),
+        "exponent": ("exponent", f"exponent {low} to {high}"),
+        "time": ("time", f"time {slowest * 1e6:.3g} to 0 us"),
+    }
+    scale = {name: words_of for name, words_of in scale.items() if name in known}
     size = {"width": plan.width, "height": plan.height, "box": BOX, "tall": HEIGHT}
     return {"boxes": boxes, "edges": plan.edges, "scale": scale, **size}
 
