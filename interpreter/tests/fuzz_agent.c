@@ -24,6 +24,7 @@ static uint64_t state;
 static const uint8_t *deciding, *deciding_end; /* the rest of libFuzzer's input; NULL: chance decides */
 static uint8_t *file;
 static size_t file_bytes;
+static uint32_t file_crc;
 static frame_parser answers;
 static unsigned long answered, refused, runs;
 static const uint32_t rates[] = {5, 256}; /* among the numbers that are drawn */
@@ -68,7 +69,7 @@ static void put(void *to, const uint8_t *data, size_t bytes) {
 static uint32_t number(void) {
   const uint32_t edges[] = {0,           1,   2,           3,           5,           254,
                             255,         256, 257,         MODEL_BYTES, ARENA_BYTES, (uint32_t)file_bytes,
-                            0x7FFFFFFFu, 64,  0x80000000u, 0xFFFFFFFFu, 0xFFFFFF00u, frame_crc32(0, file, file_bytes)};
+                            0x7FFFFFFFu, 64,  0x80000000u, 0xFFFFFFFFu, 0xFFFFFF00u, file_crc};
   uint32_t edge = edges[pick(sizeof(edges) / sizeof(edges[0]))];
   return pick(8) ? edge + pick(3) - 1 : edge ^ pick(0xFFFFFFFFu);
 }
@@ -88,7 +89,7 @@ static void line(agent *a, uint8_t type, const uint8_t *payload, size_t bytes, i
 /* An upload, as a host does it, or only some of its chunks; inputs are all zero. anew: what was there is forgotten. */
 static void upload(agent *a, size_t chunks, int anew) {
   uint8_t payload[FRAME_PAYLOAD];
-  frame_put(frame_put(payload, file_bytes, 4), frame_crc32(0, file, file_bytes), 4);
+  frame_put(frame_put(payload, file_bytes, 4), file_crc, 4);
   if (anew) {
     line(a, RESET, NULL, 0, 0);
   }
@@ -99,13 +100,13 @@ static void upload(agent *a, size_t chunks, int anew) {
     memcpy(payload + 4, file + at, bytes);
     line(a, DATA, payload, 4 + bytes, 0);
   }
-  frame_put(payload, frame_crc32(0, file, file_bytes), 4);
+  frame_put(payload, file_crc, 4);
   line(a, LOAD, payload, 4, 0);
 }
 
 /* Of the whole model, or digests of tensors after some ops; or what has run is asked for again. */
 static void run(agent *a) {
-  uint8_t payload[12 + 4 * 8], *p = frame_put(payload, frame_crc32(0, file, file_bytes), 4);
+  uint8_t payload[12 + 4 * 8], *p = frame_put(payload, file_crc, 4);
   p = frame_put(p, a->net ? frame_crc32(0, a->inputs, a->input_bytes) : 0, 4);
   if (pick(2)) {
     frame_put(p, a->info.ops + (pick(4) ? 0 : number()), 4);
@@ -145,7 +146,7 @@ static uint8_t *aligned(size_t bytes) {
   return made;
 }
 
-static void read_model(const char *path, size_t length) {
+static size_t read_model(const char *path, size_t length, uint8_t *to) {
   char name[4096];
   snprintf(name, sizeof(name), "%.*s", (int)length, path);
   FILE *from = fopen(name, "rb");
@@ -153,8 +154,9 @@ static void read_model(const char *path, size_t length) {
     fprintf(stderr, "cannot read %s\n", name);
     exit(2);
   }
-  file_bytes = fread(file, 1, MODEL_BYTES, from);
+  const size_t bytes = fread(to, 1, MODEL_BYTES, from);
   fclose(from);
+  return bytes;
 }
 
 static void start(agent *a) {
@@ -184,6 +186,7 @@ static void step(agent *a, unsigned long i) {
         agent_init(a, &same);
       }
       harmed[at] ^= (uint8_t)(1 + pick(255));
+      file_crc = frame_crc32(0, file, file_bytes);
       if (harmed == a->board.model && pick(2)) { /* and the upload goes on, or is loaded */
         return;
       }
@@ -199,6 +202,32 @@ static void step(agent *a, unsigned long i) {
 
 #ifdef NMP_LIBFUZZER
 
+#define MODELS_MAX 1024
+
+typedef struct model {
+  uint8_t *data;
+  size_t bytes;
+} model;
+
+/* The files that NMP_MODELS names, again from the first one after the last. Each is read once. */
+static const model *model_of(uint32_t number) {
+  static model models[MODELS_MAX];
+  static uint32_t count;
+  const char *paths = getenv("NMP_MODELS");
+  while (count == 0 || (*paths == ':' && count < MODELS_MAX)) {
+    if (paths == NULL || *paths == 0) {
+      fprintf(stderr, "NMP_MODELS names no model\n");
+      exit(2);
+    }
+    paths += *paths == ':';
+    model *m = &models[count++];
+    m->data = aligned(MODEL_BYTES);
+    m->bytes = read_model(paths, strcspn(paths, ":"), m->data);
+    paths += strcspn(paths, ":");
+  }
+  return &models[number % count];
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   agent a;
@@ -208,16 +237,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   a.board.model_bytes = pick(2) ? MODEL_BYTES : 64 * pick(128);
   a.board.ring_bytes = a.board.model_bytes < 1024 ? 0 : 4096;
   a.board.rate_count = a.board.ring_bytes ? 2 : 0;
-  const char *paths = getenv("NMP_MODELS");
-  for (uint32_t skip = pick(2) ? pick(4) : pick(1024); paths != NULL && skip > 0; skip--) {
-    const char *next = strchr(paths, ':');
-    paths = next ? next + 1 : getenv("NMP_MODELS");
-  }
-  if (paths == NULL) {
-    fprintf(stderr, "NMP_MODELS names no model\n");
-    exit(2);
-  }
-  read_model(paths, strcspn(paths, ":"));
+  const model *chosen = model_of(pick(2) ? pick(4) : pick(1024));
+  memcpy(file, chosen->data, chosen->bytes);
+  file_bytes = chosen->bytes;
+  file_crc = frame_crc32(0, file, file_bytes);
   for (unsigned long i = 0; deciding < deciding_end && i < FRAMES_MAX; i++) {
     step(&a, i);
   }
@@ -237,7 +260,8 @@ int main(int argc, char **argv) {
   for (unsigned long i = 0; i < frames; i++) {
     if (i % 2048 == 0) {
       const char *path = argv[3 + i / 2048 % (unsigned long)(argc - 3)];
-      read_model(path, strlen(path));
+      file_bytes = read_model(path, strlen(path), file);
+      file_crc = frame_crc32(0, file, file_bytes);
     }
     step(&a, i);
   }

@@ -4,11 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "guarded.h"
 #include "nmp_image.h"
 
 #define BYTES_MAX 65536u
 #define PIXELS_MAX (1u << 18) /* of the frame times the output's rows: longer ones only repeat */
 #define FILL 0x5A
+
+enum { PIXELS_SLOT, TO_SLOT, SCRATCH_SLOT };
 
 static const uint8_t *deciding, *deciding_end;
 
@@ -61,6 +64,16 @@ static void check_range(const nmp_image_input *input, const uint8_t *to) {
   }
 }
 
+static const uint8_t *noise(void) {
+  static uint8_t pixels[BYTES_MAX + 64];
+  if (pixels[1] == 0) {
+    for (size_t i = 0; i < sizeof(pixels); i++) {
+      pixels[i] = (uint8_t)(i * 37 + i / 256 * 11);
+    }
+  }
+  return pixels;
+}
+
 static nmp_image_input random_input(void) {
   nmp_image_input input = {side(), side(), byte() & 1 ? 3 : byte(), byte() & 1, byte() & 1 ? 8 : 16, byte() % 26, 0, 0,
                            {0},    {0}};
@@ -86,12 +99,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   frame.top = byte() & 1 ? 0 : side();
   frame.stride = size_near(((size_t)frame.left + frame.width) * 4 + 4);
   frame.bytes = size_near(frame.stride * ((size_t)frame.top + frame.height));
-  uint8_t *pixels = malloc(frame.bytes + 1); /* never of no bytes */
-  for (size_t i = 0; i < frame.bytes; i++) {
-    pixels[i] = (uint8_t)(i * 37 + bytes);
-  }
-  frame.pixels = pixels + 1;
-  memmove(pixels + 1, pixels, frame.bytes);
+  uint8_t *memory = take(PIXELS_SLOT, frame.bytes + 1, 1);
+  memcpy(memory + 1, noise() + bytes % 64, frame.bytes); /* at any address */
+  frame.pixels = memory + 1;
   if (byte() & 1) {
     const nmp_image_frame before = frame;
     if (nmp_image_cover(&frame, &input) == NMP_OK) {
@@ -101,8 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   }
   const size_t there = size_near((size_t)input.width * input.height * input.channels * (input.bits / 8));
   const size_t elements = size_near(NMP_IMAGE_SCRATCH(frame.width, input.channels));
-  uint8_t *to = malloc(there + !there);
-  uint32_t *scratch = malloc(4 * (elements + !elements));
+  uint8_t *to = take(TO_SLOT, there, 2);
+  uint32_t *scratch = take(SCRATCH_SLOT, 4 * elements, 4);
   memset(to, FILL, there);
   if ((uint64_t)frame.width * input.height <= PIXELS_MAX) {
     const nmp_image_filter filter = (nmp_image_filter)(byte() % 3);
@@ -112,8 +122,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
       check_range(&input, to);
     }
   }
-  free(scratch);
-  free(to);
-  free(pixels);
+  give_back(scratch);
+  give_back(to);
+  give_back(memory);
   return 0;
 }

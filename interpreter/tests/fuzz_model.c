@@ -12,13 +12,23 @@
 #include "base/crc.h"
 #include "core/model.h"
 #include "gen/nmp_schema.h"
+#include "guarded.h"
 
-#define ARENA_LIMIT ((size_t)8 << 20) /* more than this, or more work, is legal but too slow to run by the thousand */
+/* More than this is legal but too slow to run by the thousand, or by the million. */
+#ifdef NMP_CLOSED_PAGES
+#define ARENA_LIMIT ((size_t)32 << 10)
+#define WORK_LIMIT ((uint64_t)32 << 10)
+#else
+#define ARENA_LIMIT ((size_t)8 << 20)
 #define WORK_LIMIT ((uint64_t)2 << 20)
+#endif
 #define STATUSES 64
 #define SEEDS_MAX 1024
 #define PLACES_MAX 2048
 #define ELEMENTS_MAX 64
+#define INPUT_MAX 4096 /* bytes, of libFuzzer */
+
+enum { FILE_SLOT, ARENA_SLOT, BEFORE_SLOT, KEPT_SLOT, MUTANT_SLOT };
 
 static uint64_t state;
 static long current = -1;
@@ -103,16 +113,11 @@ static void fill(nmp_net *net, uint32_t inputs, int random) {
   }
 }
 
-static void *aligned(size_t bytes) {
-  void *p = NULL;
-  return posix_memalign(&p, 64, bytes ? bytes : 1) == 0 ? p : NULL;
-}
-
 /* Inspects the file and, when it is legal and small, runs it. Returns the status. */
 static nmp_status exercise(const uint8_t *file, size_t bytes) {
   nmp_info info;
   nmp_fault fault;
-  nmp_net *net;
+  nmp_net *net, *other;
   nmp_model m;
   nmp_kernels kernels;
   nmp_kernels_portable(&kernels);
@@ -122,13 +127,14 @@ static nmp_status exercise(const uint8_t *file, size_t bytes) {
   if (status != NMP_OK || info.arena_bytes > ARENA_LIMIT || info.work > WORK_LIMIT) {
     return status;
   }
-  uint8_t *arena = aligned(info.arena_bytes), *before = aligned(info.arena_bytes);
-  if (nmp_create(&net, file, bytes, arena, info.arena_bytes - 1, NULL, NULL) != NMP_E_ARENA) {
-    fail("an arena one byte short was taken", 0);
-  }
+  uint8_t *arena = take(ARENA_SLOT, info.arena_bytes, NMP_ALIGN), *before = take(BEFORE_SLOT, info.arena_bytes, NMP_ALIGN);
   if (nmp_create(&net, file, bytes, arena, info.arena_bytes, NULL, NULL) != NMP_OK ||
       nmp_model_open(&m, file, bytes, &fault) != NMP_OK) {
     fail("create and inspect differ", 0);
+  }
+  if (fb_model_checksum(m.root) % 8 == 0 && /* each verifies the file again */
+      nmp_create(&other, file, bytes, before, info.arena_bytes - 1, NULL, NULL) != NMP_E_ARENA) {
+    fail("an arena one byte short was taken", 0);
   }
   nmp_view input;
   size_t base = 0; /* of the activations */
@@ -144,13 +150,13 @@ static nmp_status exercise(const uint8_t *file, size_t bytes) {
     }
   }
   const size_t kept = nmp_suspended_bytes(net);
-  uint8_t *memory = aligned(kept);
+  uint8_t *memory = take(KEPT_SLOT, kept, NMP_ALIGN);
   if (nmp_suspend(net, memory, kept) != NMP_OK || nmp_resume(&net, arena, memory, kept) != NMP_OK) {
     fail("it does not go on", 0);
   }
-  free(memory);
-  free(arena);
-  free(before);
+  give_back(memory);
+  give_back(arena);
+  give_back(before);
   return status;
 }
 
@@ -273,39 +279,63 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t bytes, size_t most);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned int number);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* By the schema where the file's structure is right, else as libFuzzer does it. */
+#define LEGAL 64
+
+/* The last files that were legal: what is mutated in place of those whose structure is broken, which soon are most. */
+static struct {
+  uint8_t data[INPUT_MAX];
+  size_t bytes;
+} legal[LEGAL];
+static uint32_t legal_count;
+
+static int is_whole(const uint8_t *file, size_t bytes) {
+  return bytes >= 8 && fb_verify(&nmp_schema, FB_MODEL, file, (uint32_t)bytes);
+}
+
+/* By the schema, and the checksum is right in the end; seldom, and where no legal file is known, as libFuzzer does it. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned int number) {
   static seed s;
   state = number;
-  if (below(4) == 0) {
+  if (below(16) == 0) {
     return LLVMFuzzerMutate(data, bytes, most);
   }
-  uint8_t *file = aligned(bytes);
+  if (legal_count > 0 && below(16) != 0 && !is_whole(data, bytes)) {
+    const uint32_t i = below(legal_count < LEGAL ? legal_count : LEGAL);
+    bytes = legal[i].bytes < most ? legal[i].bytes : most;
+    memcpy(data, legal[i].data, bytes);
+  }
+  uint8_t *file = take(MUTANT_SLOT, bytes, NMP_ALIGN);
   memcpy(file, data, bytes);
   s.data = file;
   s.bytes = bytes;
   s.count = 0;
-  seal(file, bytes);
-  nmp_info info;
-  nmp_status status = nmp_inspect(file, bytes, NULL, &info, NULL);
-  if (status == NMP_OK || status > NMP_E_STRUCTURE) {
+  if (is_whole(file, bytes)) {
     find_places(&s, FB_MODEL, fb_root(file));
   }
   size_t left = bytes;
   for (uint32_t times = 1 + below(3); s.count > 0 && times > 0; times--) {
     left = mutate(data, left, &s, &s);
   }
-  free(file);
+  give_back(file);
+  if (s.count > 0 && below(16) != 0) {
+    seal(data, left);
+  }
   return s.count > 0 ? left : LLVMFuzzerMutate(data, bytes, most);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-  uint8_t *file = aligned(bytes);
+  uint8_t *file = take(FILE_SLOT, bytes, NMP_ALIGN);
   memcpy(file, data, bytes);
-  exercise(file, bytes); /* as it is, then with the checksum that it should have */
-  seal(file, bytes);
-  exercise(file, bytes);
-  free(file);
+  nmp_status status = exercise(file, bytes);
+  if (status == NMP_E_CHECKSUM) { /* then with the one that it should have */
+    seal(file, bytes);
+    status = exercise(file, bytes);
+  }
+  if (status == NMP_OK && bytes <= INPUT_MAX) {
+    memcpy(legal[legal_count % LEGAL].data, file, bytes);
+    legal[legal_count++ % LEGAL].bytes = bytes;
+  }
+  give_back(file);
   return 0;
 }
 
@@ -321,7 +351,7 @@ static seed *load(const char *path) {
   }
   s->bytes = (size_t)ftell(f);
   rewind(f);
-  s->data = aligned(s->bytes);
+  s->data = take(FILE_SLOT, s->bytes, NMP_ALIGN);
   if (fread(s->data, 1, s->bytes, f) != s->bytes) {
     exit(2);
   }
@@ -339,7 +369,7 @@ static nmp_status mutant(uint64_t run, seed *const *seeds, size_t count) {
   state = run * 0x100000000u + (uint64_t)current;
   const seed *parent = seeds[below(count)];
   origin = parent->path;
-  uint8_t *file = aligned(parent->bytes);
+  uint8_t *file = take(FILE_SLOT, parent->bytes, NMP_ALIGN);
   size_t bytes = parent->bytes;
   memcpy(file, parent->data, bytes);
   for (uint32_t times = 1 + below(3); times > 0; times--) {
@@ -348,11 +378,11 @@ static nmp_status mutant(uint64_t run, seed *const *seeds, size_t count) {
   if (below(8) != 0) {
     seal(file, bytes);
   }
-  uint8_t *exact = aligned(bytes); /* so that a sanitizer notices a read behind the end */
+  uint8_t *exact = take(MUTANT_SLOT, bytes, NMP_ALIGN); /* so that a sanitizer notices a read behind the end */
   memcpy(exact, file, bytes);
   nmp_status status = exercise(exact, bytes);
-  free(file);
-  free(exact);
+  give_back(file);
+  give_back(exact);
   return status;
 }
 
@@ -398,7 +428,7 @@ int main(int argc, char **argv) {
     }
   }
   for (size_t i = 0; i < count; i++) {
-    free(seeds[i]->data);
+    give_back(seeds[i]->data);
     free(seeds[i]);
   }
   return 0;

@@ -50,7 +50,8 @@ def main() -> int:
     elif targets:
         environment = {"NMP_MODELS": ":".join(map(str, native.models(asked.folder.absolute() / "models")))}
         if not asked.coverage:
-            native.build(ROOT, asked.folder.absolute())
+            for name, flags in native.BUILDS.items():
+                native.build(ROOT, asked.folder.absolute() / name, flags)
     failed = False
     for name in asked.only:
         if name in native.TARGETS:
@@ -81,15 +82,21 @@ def fuzz(target: native.Target, asked: argparse.Namespace, environment: dict[str
     place = native.corpus(target, folder / target.name)
     if asked.coverage:
         return True
-    program = folder / f"fuzz_{target.name}"
     if asked.minimise:
+        program = folder / "sanitized" / f"fuzz_{target.name}"
         print(f"{target.name:9} {native.minimise(program, target, place, environment)} inputs kept", flush=True)
         return True
-    ran = native.run(program, target, place, asked.seconds, environment)
-    if asked.record and ran.runs:
-        record(target.name, ran.runs, ran.seconds, bool(ran.failed), RESULTS)
-    print(f"{ran.target:9} {ran.runs:9} runs in {ran.seconds:5} s, a corpus of {ran.corpus}{ran.failed}", flush=True)
-    return not ran.failed
+    failed = False
+    for name in native.BUILDS:
+        is_sanitized = name == "sanitized"
+        seconds = asked.seconds * (native.SANITIZED if is_sanitized else 1 - native.SANITIZED)
+        ran = native.run(folder / name / f"fuzz_{target.name}", target, place, seconds, environment)
+        if asked.record and ran.runs:
+            record(target.name, ran.runs, ran.seconds, bool(ran.failed), RESULTS, sanitized=is_sanitized)
+        print(f"{ran.target:9} {ran.runs:9} runs in {ran.seconds:5} s, {name}, a corpus of {ran.corpus}{ran.failed}",
+              flush=True)  # fmt: skip
+        failed |= bool(ran.failed)
+    return not failed
 
 
 def read(name: str, asked: argparse.Namespace) -> bool:

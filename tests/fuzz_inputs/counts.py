@@ -39,11 +39,14 @@ TARGETS = {
 
 
 class Count(NamedTuple):
-    """A row of the file. seconds: None where they were not noted. found: different faults."""
+    """A row of the file. sanitized: those of the runs under sanitizers. seconds: None where they were not noted. found:
+    different faults.
+    """
 
     date: str
     target: str
     runs: int
+    sanitized: int
     seconds: int | None
     found: int
 
@@ -51,17 +54,18 @@ class Count(NamedTuple):
 def counts() -> list[Count]:
     with FILE.open(encoding="utf-8", newline="") as file:
         return [
-            Count(row["date"], row["target"], int(row["runs"]), int(row["seconds"]) if row["seconds"] else None,
-                  int(row["found"]))
+            Count(row["date"], row["target"], int(row["runs"]), int(row["sanitized"]),
+                  int(row["seconds"]) if row["seconds"] else None, int(row["found"]))
             for row in csv.DictReader(file)
         ]  # fmt: skip
 
 
-def record(target: str, runs: int, seconds: float, faults: int, docs: Path) -> None:
+def record(target: str, runs: int, seconds: float, faults: int, docs: Path, *, sanitized: bool = False) -> None:
     """Adds a row, and the table of the page anew."""
     day = datetime.now(timezone.utc).date().isoformat()
     with FILE.open("a", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerow((day, target, runs, round(seconds), int(faults)))
+        row = (day, target, runs, runs * sanitized, round(seconds), int(faults))
+        csv.writer(file, lineterminator="\n").writerow(row)
     docs.write_text(with_table(docs.read_text(encoding="utf-8"), counts()), encoding="utf-8")
 
 
@@ -86,7 +90,7 @@ def table(rows: Iterable[Count]) -> str:
     rows = list(rows)
     for row in rows:
         by_target.setdefault(row.target, []).append(row)
-    lines = ["| target | runs | minutes | faults found | last |", "|---|---|---|---|---|"]
+    lines = ["| target | runs | sanitized | minutes | faults | last |", "|---|---|---|---|---|---|"]
     for target, (name, unit) in TARGETS.items():
         if group := by_target.pop(target, []):
             lines.append(_sums(name, unit, group))
@@ -100,4 +104,6 @@ def _sums(name: str, unit: str, rows: Sequence[Count]) -> str:
     seconds = sum(row.seconds or 0 for row in rows)
     more = "+" * any(row.seconds is None for row in rows)
     runs, faults = sum(row.runs for row in rows), sum(row.found for row in rows)
-    return f"| {name} | {runs:,} {unit} | {seconds / 60:,.1f}{more} | {faults} | {max(row.date for row in rows)} |"
+    sanitized = f"{number:,} " if (number := sum(row.sanitized for row in rows)) else ""
+    last = max(row.date for row in rows)
+    return f"| {name} | {runs:,} {unit} | {sanitized}| {seconds / 60:,.1f}{more} | {faults} | {last} |"

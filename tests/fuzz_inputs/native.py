@@ -41,6 +41,10 @@ COMPILERS = ("clang-16", "clang-19", "clang")
 SECONDS_OF_AN_INPUT = 20
 MIB = 2048
 FUZZER = ("-fsanitize=fuzzer",)
+# Ten times as fast: what is written or read behind a buffer's end is seen, and a wrong result, but nothing else.
+PLAIN = (*FUZZER, "-fno-sanitize-coverage=trace-cmp,trace-gep,trace-div,indirect-calls", "-O2", "-DNMP_CLOSED_PAGES")
+BUILDS = {"plain": PLAIN, "sanitized": (*SANITIZE, *FUZZER)}
+SANITIZED = 0.1  # of the time of a target
 DONE = re.compile(r"Done (\d+) runs in (\d+) second")
 COVERING = "clang-19"
 OF_OPS = (test_op_refusals, test_op_rules, test_overlap, test_conv_add)  # modules with files that ops take or refuse
@@ -53,9 +57,11 @@ COVERED = ("base/fb.c", "core/model.c", "core/plan_check.c", "core/states.c", "a
 
 @dataclass(frozen=True)
 class Target:
-    """own: files beside its own. models: whether its inputs are models (else bytes that decide)."""
+    """longest: bytes of an input. own: files of the firmware beside its own. models: whether its inputs are models
+    (else bytes that decide)."""
 
     name: str
+    longest: int
     own: tuple[str, ...] = ()
     models: bool = False
 
@@ -63,10 +69,10 @@ class Target:
 TARGETS = {
     target.name: target
     for target in (
-        Target("model", models=True),
-        Target("agent", ("agent.c", "frame.c")),
-        Target("frame", ("frame.c",)),
-        Target("image"),
+        Target("model", 4096, models=True),
+        Target("agent", 256, ("agent.c", "frame.c")),
+        Target("frame", 640, ("frame.c",)),
+        Target("image", 192),
     )
 }
 
@@ -87,16 +93,17 @@ def compiler() -> str:
     return next((name for name in COMPILERS if shutil.which(name)), "")
 
 
-def build(root: Path, folder: Path, flags: Sequence[str] = FUZZER, compiled_by: str = "") -> None:
+def build(root: Path, folder: Path, flags: Sequence[str] = BUILDS["sanitized"], compiled_by: str = "") -> None:
     """The programs fuzz_TARGET. They have portable kernels: other tests compare those of other levels with these."""
-    used, every = compiled_by or compiler(), (*C99, "-w", *PORTABLE, *SANITIZE, *flags)
+    used, every = compiled_by or compiler(), (*C99, "-w", *PORTABLE, *flags)
     objects, firmware = folder / "objects", root / "interpreter" / "firmware"
     shutil.rmtree(objects, ignore_errors=True)
     objects.mkdir(parents=True)
     compiled(root, objects, used, *every)
     core = library(root, objects, used, every)
+    tests = root / "interpreter" / "tests"
     for name, target in TARGETS.items():
-        own = [root / "interpreter" / "tests" / f"fuzz_{name}.c", *(firmware / part for part in target.own)]
+        own = [tests / f"fuzz_{name}.c", tests / "memory.c", *(firmware / part for part in target.own)]
         core.program(folder / f"fuzz_{name}", "-DNMP_LIBFUZZER", f"-I{firmware}", *own, "-lm")
 
 
@@ -153,7 +160,7 @@ def run(program: Path, target: Target, folder: Path, seconds: float, given: Mapp
     command += [
         "-rss_limit_mb=0",
         f"-malloc_limit_mb={MIB}",
-        "-max_len=4096",
+        f"-max_len={target.longest}",
         f"-artifact_prefix={folder.parent}/{target.name}-",
         folder,
     ]
@@ -171,7 +178,7 @@ def minimise(program: Path, target: Target, folder: Path, given: Mapping[str, st
     least = folder.parent / f"{target.name}-least"
     shutil.rmtree(least, ignore_errors=True)
     least.mkdir()
-    command = [program, "-merge=1", "-max_len=4096", least, folder]
+    command = [program, "-merge=1", f"-max_len={target.longest}", least, folder]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, **given})
     CORPUS.mkdir(exist_ok=True)
     known = {path.read_bytes() for path in models(folder.parent / "models")} if target.models else set()
@@ -199,7 +206,7 @@ def coverage(root: Path, folder: Path, given: Mapping[str, str]) -> dict[str, Co
     Raises FileNotFoundError without clang 19 and its tools, which count conditions.
     """
     op_files(folder / "ops")
-    flags = (*FUZZER, "-fprofile-instr-generate", "-fcoverage-mapping", "-fcoverage-mcdc", "-DNDEBUG")
+    flags = (*BUILDS["sanitized"], "-fprofile-instr-generate", "-fcoverage-mapping", "-fcoverage-mcdc", "-DNDEBUG")
     build(root, folder / "covering", flags, COVERING)
     programs, profiles = [], []
     for target in TARGETS.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_core import Once
+from c_core import C99, Once, includes
 
 from fuzz_inputs import native, unreached, wasm
 from fuzz_inputs.kinds import KINDS, Kind
@@ -99,6 +100,27 @@ def test_what_is_wrong_is_found(tmp_path: Path) -> None:
     line = read.__code__.co_firstlineno + 3
     assert set(found.faults) == {f"KeyError in test_fuzz_inputs:{line}", "ends by SIGKILL", "takes too much memory"}
     assert found.refused > 100 and len(list(tmp_path.glob("fault-own-0-*.txt"))) == len(found.faults)
+
+
+GUARDED = """#include "guarded.h"
+int main(int argc, char **argv) {
+  volatile unsigned char *bytes = take(1, 30, 2);
+  bytes[29] = 1;
+  return argc > 1 ? bytes[30] : bytes[29] - 1;
+}
+"""
+
+
+def test_a_read_behind_a_buffer_is_seen(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    """Without a sanitizer, by a closed page; targets can be compiled so."""
+    tests = root / "interpreter" / "tests"
+    (tmp_path / "main.c").write_text(GUARDED)
+    flags = (need_tool("cc", "gcc"), *C99, "-DNMP_CLOSED_PAGES", "-DNMP_LIBFUZZER", *includes(root), f"-I{tests}")
+    subprocess.run([*flags, tmp_path / "main.c", tests / "memory.c", "-o", tmp_path / "main"], check=True)
+    assert subprocess.run([tmp_path / "main"], check=False).returncode == 0
+    assert subprocess.run([tmp_path / "main", "more"], check=False).returncode in (-signal.SIGSEGV, -signal.SIGBUS)
+    targets = [tests / f"fuzz_{name}.c" for name in native.TARGETS]
+    subprocess.run([*flags, f"-I{root / 'interpreter' / 'firmware'}", "-fsyntax-only", *targets], check=True)
 
 
 @pytest.mark.slow

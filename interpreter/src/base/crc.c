@@ -1,9 +1,25 @@
 #include "base/crc.h"
 
+#define FEW 1024 /* bytes: tables for eight at a time take longer to fill than these take without them */
+
+/* Four bits a step: a table of 64 bytes of flash. */
+static uint32_t by_nibbles(uint32_t crc, const uint8_t *data, size_t bytes) {
+  static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+                                     0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+                                     0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
+  crc = ~crc;
+  for (; bytes; bytes--, data++) {
+    crc ^= *data;
+    crc = crc >> 4 ^ table[crc & 15];
+    crc = crc >> 4 ^ table[crc & 15];
+  }
+  return ~crc;
+}
+
 #if UINTPTR_MAX > 0xffffffffu
 
 /* Eight bytes a step, with tables on the stack: 8 KiB are little on a host, and filling them takes microseconds. */
-uint32_t nmp_crc32(uint32_t crc, const uint8_t *data, size_t bytes) {
+static uint32_t by_eights(uint32_t crc, const uint8_t *data, size_t bytes) {
   const uint32_t polynomial = 0xedb88320u;
   uint32_t table[8][256];
   for (uint32_t i = 0; i < 256; i++) {
@@ -24,26 +40,17 @@ uint32_t nmp_crc32(uint32_t crc, const uint8_t *data, size_t bytes) {
     crc = table[7][crc & 255] ^ table[6][crc >> 8 & 255] ^ table[5][crc >> 16 & 255] ^ table[4][crc >> 24] ^
           table[3][data[4]] ^ table[2][data[5]] ^ table[1][data[6]] ^ table[0][data[7]];
   }
-  for (; bytes; bytes--, data++) {
-    crc = crc >> 8 ^ table[0][(crc ^ *data) & 255];
-  }
-  return ~crc;
+  return by_nibbles(~crc, data, bytes);
+}
+
+uint32_t nmp_crc32(uint32_t crc, const uint8_t *data, size_t bytes) {
+  return bytes < FEW ? by_nibbles(crc, data, bytes) : by_eights(crc, data, bytes);
 }
 
 #else
 
-/* Four bits a step: a table of 64 bytes of flash. */
 uint32_t nmp_crc32(uint32_t crc, const uint8_t *data, size_t bytes) {
-  static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
-                                     0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
-                                     0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
-  crc = ~crc;
-  for (; bytes; bytes--, data++) {
-    crc ^= *data;
-    crc = crc >> 4 ^ table[crc & 15];
-    crc = crc >> 4 ^ table[crc & 15];
-  }
-  return ~crc;
+  return by_nibbles(crc, data, bytes);
 }
 
 #endif
