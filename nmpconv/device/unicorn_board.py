@@ -23,6 +23,7 @@ UART_DATA, UART_STATE, HAS_BYTE = 0x00, 0x04, 2
 CYCCNT = 0x04
 RESET_VECTOR, UART_VECTOR = 1, 16  # words of the vector table; word 0 is the stack
 NOWHERE = 0x3FFFFC  # an address without code, where handlers return to
+TRANSLATED = 32 << 20  # bytes for translated code, where Unicorn would reserve 1 GB of addresses
 PIECE = 1024  # bytes of input at a time, fewer than the firmware's ring holds
 LOADED = 1  # type of a segment
 
@@ -43,12 +44,16 @@ class Board:
         self._send, self._sent, self._input = send, bytearray(), bytearray()
         self._instructions: dict[tuple[int, int], int] = {}  # of a block, by its address and bytes
         self._executed = self._zero = 0  # instructions in all, and before the cycle counter was 0
+        uc.ctl_set_tcg_buffer_size(TRANSLATED)
         cpu, large = BOARDS[name]
         uc.ctl_set_cpu_model(getattr(arm_const, f"UC_CPU_ARM_CORTEX_{cpu}"))
         for address, size in {**MEMORY, large: 16 << 20}.items():
             uc.mem_map(address, size)
         for address, data in segments(firmware):
-            uc.mem_write(address, data)
+            try:
+                uc.mem_write(address, data)
+            except self._fault:
+                raise ValueError(f"{len(data)} bytes at {address:#x} lie outside of the board's memory") from None
         uc.mmio_map(UART, 0x1000, self._read_uart, None, self._write_uart, None)
         uc.mmio_map(DWT, 0x1000, self._read_counter, None, self._write_counter, None)
         uc.mmio_map(SYSTEM, 0x1000, lambda *access: 0, None, lambda *access: None, None)

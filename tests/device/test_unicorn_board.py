@@ -143,6 +143,14 @@ def test_firmware_that_is_none(data: bytes) -> None:
     assert [address for address, _ in unicorn_board.segments(elf(SLEEP))] == [0]
 
 
+def test_firmware_for_another_memory(need_package) -> None:
+    need_package("unicorn")
+    other = bytearray(elf(SLEEP))
+    other[52 + 12 : 52 + 16] = struct.pack("<I", 0x10000000)
+    with pytest.raises(ValueError, match="bytes at 0x10000000 lie outside of the board's memory"):
+        unicorn_board.Board("mps2-an386", bytes(other), lambda data: None)
+
+
 def test_instructions_are_told_by_their_first_halfword() -> None:
     assert unicorn_board.instructions(b"") == 0
     assert unicorn_board.instructions(bytes.fromhex("00bf 4ff0 0100 fee7".replace(" ", ""))) == 3  # nop, mov.w, b

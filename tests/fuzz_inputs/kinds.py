@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import struct
 import sys
 import tarfile
 import wave
@@ -12,8 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import soundfile
@@ -25,14 +29,17 @@ from verified import difference
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "cli"))
 import cli_files
 
-from fuzz_inputs import verifiers, wasm
+from fuzz_inputs import devices, verifiers, wasm
+from fuzz_inputs.damage import damaged
 from nmpconv.api import project
 from nmpconv.calib import profile
 from nmpconv.conversion import recipes
 from nmpconv.conversion.pipeline import Options, convert, plan
 from nmpconv.data import audio, box_labels, images
 from nmpconv.data.samples import open_samples
-from nmpconv.errors import NmpError
+from nmpconv.device import unicorn_board
+from nmpconv.errors import DeviceError, NmpError
+from nmpconv.exporters import browser
 from nmpconv.file import flatbuffer, reader
 from nmpconv.ir import Preprocess
 
@@ -224,6 +231,39 @@ def _wasm(folder: Path) -> dict[str, list[bytes]]:
     return {"nmp": [data for data in verifiers.files() if b"samples.gate::" not in data]}  # it has no ops of users
 
 
+def _mutant_page(rng: np.random.Generator, good: list[bytes]) -> bytes:
+    """With the right checksum: the interpreter reads it first."""
+    data = damaged(rng, good[rng.integers(len(good))], good)
+    with suppress(NmpError, KeyError):  # no root table is left
+        return flatbuffer.seal(data)
+    return data
+
+
+def _read_page(path: Path) -> None:
+    """Names and labels of a file add no tag to its page."""
+    data = path.read_bytes()
+    with mock.patch.object(browser, "wasm", bytes):
+        page = browser.page(path.name, reader.read(data), data)
+    tags = [len(re.findall(tag, page)) for tag in ("(?i)<script", "(?i)</script", "(?i)<style", "(?i)<(?:img|iframe|!--)")]
+    assert tags == [4, 4, 1, 0], tags
+
+
+def _firmware(folder: Path) -> dict[str, list[bytes]]:
+    data = struct.pack("<18I", 0x20001000, *[0x49] * 17) + bytes.fromhex("30bffde7")  # it sleeps, and again
+    header = b"\x7fELF\x01\x01" + bytes(22) + struct.pack("<I", 52) + bytes(10) + struct.pack("<HH", 32, 2) + bytes(6)
+    places = ((84, 0x21000000, 8), (84, 0, len(data)))
+    table = b"".join(struct.pack("<8I", 1, at + 32, 0, to, size, size, 5, 4) for at, to, size in places)
+    return {"elf": [header + table + data]}
+
+
+def _read_firmware(path: Path) -> None:
+    """Into the memory of a board in Unicorn."""
+    try:
+        unicorn_board.Board("mps2-an386", path.read_bytes(), lambda data: None)
+    except ValueError as error:
+        raise DeviceError(str(error)) from None
+
+
 def _read_nmp(path: Path) -> Any:
     """Files with the right checksum, so that more than the checksum is looked at; C and Python say the same."""
     data = path.read_bytes()
@@ -260,5 +300,8 @@ KINDS = {
         Kind("nmp", _files, _read_nmp),
         Kind("verifiers", lambda _: {"nmp": verifiers.files()}, _read_verified, verifiers.mutant),
         Kind("wasm", _wasm, wasm.read, wasm.mutant, wasm.missing),
+        Kind("pages", _files, _read_page, _mutant_page),
+        Kind("device", lambda _: {"bytes": devices.good_files()}, devices.read),
+        Kind("firmware", _firmware, _read_firmware, missing=lambda: "" if find_spec("unicorn") else "unicorn"),
     )
 }

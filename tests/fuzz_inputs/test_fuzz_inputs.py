@@ -55,6 +55,8 @@ def test_many_mutants(
     if name == "wasm":
         need_tool(*wasm.NODES)
         need_package("ziglang")
+    if name == "firmware":
+        need_package("unicorn")
     assert not hunt(KINDS[name], SECONDS / 2, 2, tmp_path).faults
 
 

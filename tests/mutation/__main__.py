@@ -74,9 +74,9 @@ def main() -> int:
     parser.add_argument("--only", choices=LANGUAGES, nargs="+", default=LANGUAGES)
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no mutant after so many")
     parser.add_argument("--trace", nargs="*", metavar="FOLDER", help="trace these folders of tests, or all, anew")
-    parser.add_argument("--limit", type=float, default=90.0, help="seconds of tests for a mutant")
+    parser.add_argument("--limit", type=float, default=90.0, help="seconds of the processor for a mutant's tests")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="copies of the checkout that work at once")
-    parser.add_argument("--again", action="store_true", help="test survivors once more")
+    parser.add_argument("--again", action="store_true", help="test survivors once more, in new processes")
     parser.add_argument("--report", action="store_true", help="test nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
     asked = parser.parse_args()
@@ -115,7 +115,7 @@ def run(mutants: list[Mutant], path: Path, asked: argparse.Namespace) -> None:
             return
         copy = copies.get()
         try:
-            verdict = copy.judge(mutant)
+            verdict = copy.judge(mutant, cold=asked.again)
         finally:
             copies.put(copy)
         result = {"key": mutant.key, "line": mutant.line, **vars(verdict)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,19 +35,24 @@ COMPILING = {
 UNLINKED = ("image", "sound")  # folders of C that the interpreter of Python does without
 # Constants of modules, which no test calls.
 CONSTANTS = ("tests/documents/test_limits_page.py", "tests/api/test_keywords.py", "tests/cli/test_conventions.py")
-RELEASE = ("-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG",)
+RELEASE = ("-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG -falign-functions=16",)
 COUNTING = f"{RELEASE[0]} -g -fno-inline -fsanitize-coverage=inline-8bit-counters,pc-table"
+BUILD = "build/mutant"
 CLANG = "clang-19"
 BELOW = 'import os; "NMP_BELOW" in os.environ and __import__("mutation_below")'
 JOBS = 2  # compilers
 FEW, MORE = 6, 40  # tests of the first batches: to collect many takes long
+COLD = ("documents", "mutation", "wheels", "build", "browser", "bench", "zoo", "fuzz_models")  # not collected before
+NAMED = re.compile(r"([0-9a-f]+) [tT] (\w+)$", re.M)
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 MOST = 1000  # tests for a mutant
 
 
-def folders(root: Path) -> list[str]:
+def folders(root: Path, aside: Collection[str] = ASIDE) -> list[str]:
     """Those of tests that are traced."""
-    return [path.name for path in sorted((root / "tests").iterdir()) if path.is_dir() and path.name not in ASIDE]
+    paths = sorted((root / "tests").iterdir())
+    return [path.name for path in paths if (path / "__init__.py").is_file() or any(path.glob("test_*.py"))
+            if path.name not in aside]  # fmt: skip
 
 
 def untraced(root: Path, file: str, traced: Collection[str] = ()) -> tuple[str, ...]:
@@ -105,6 +111,8 @@ class Copy:
         lines = (str(self.folder), sysconfig.get_path("purelib"), BELOW)
         (packages / "copy.pth").write_text("\n".join(lines), encoding="utf-8")
         self.runner: subprocess.Popen[str] | None = None
+        self.warm: subprocess.Popen[str] | None = None
+        self.sound: dict[str, bool] = {}  # whether a test passes without a mutant, in a fork of the warm process
         self.native = True  # the interpreter is to be compiled before the next test
         self.plain = b""  # digest of the interpreter without a mutant
 
@@ -115,11 +123,11 @@ class Copy:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         return {**os.environ, **paths, "PATH": path, "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def compile(self, build: str = "build/mutant", flags: Sequence[str] = RELEASE) -> bool:
+    def compile(self, build: str = BUILD, flags: Sequence[str] = RELEASE, target: str = "_nmp") -> bool:
         """Only what has changed since the last time."""
         configure = ["cmake", "-S", ".", "-B", build, "-G", "Ninja", f"-DPython_EXECUTABLE={self.python}"]
         configure += ["-DNMP_INPLACE=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", *flags]
-        commands = [["cmake", "--build", build, "--target", "_nmp", "--parallel", str(JOBS)]]
+        commands = [["cmake", "--build", build, "--target", target, "--parallel", str(JOBS)]]
         if not (self.folder / build / "build.ninja").exists():
             commands.insert(0, configure)
         run = partial(subprocess.run, cwd=self.folder, capture_output=True, env=self._env(), check=False)
@@ -161,15 +169,15 @@ class Copy:
     def chosen(self) -> Touches:
         return Touches(self.touches)
 
-    def judge(self, mutant: Mutant) -> Verdict:
-        """Compiles and tests it. The sources are as before, then."""
+    def judge(self, mutant: Mutant, *, cold: bool = False) -> Verdict:
+        """Tests it in a fork of a process that has collected all tests; in a new one where that cannot be, or if cold.
+        The sources are as before, then."""
+        if self.warm is None and not cold:
+            self._start()
         start = time.monotonic()
         path = self.folder / mutant.file
         source = path.read_text(encoding="utf-8")
         native = not mutant.file.endswith(".py")
-        if native and not self.plain:
-            self.compile()
-            self.plain = self._library()
         functions = Functions(self.folder).around(mutant.file, mutant.line, self.chosen.names)
         traced = self.chosen.tests(functions)
         # What modules call as they are imported is seen of the first test alone.
@@ -181,17 +189,69 @@ class Copy:
             if not native:
                 compile(changed, mutant.file, "exec")
             path.write_text(changed, encoding="utf-8")
-            if native or self.native:
-                self.native = native
-                if not self.compile():
-                    raise SyntaxError
-            is_same = native and mutant.file.split("/")[2] not in UNLINKED and self._library() == self.plain
-            result, by = ("same", "") if is_same else self._tested(traced, beside)
+            result, by = "cold", ""
+            if not cold:
+                result, by = self._warm_verdict(mutant.file, source, (*traced[:FEW], *beside, *traced[FEW:MOST]))
+            if result == "cold":
+                if native or self.native:
+                    self.native = native
+                    if not self.compile():
+                        raise SyntaxError
+                result, by = self._tested(traced, beside)
         except SyntaxError:
             result, by = "invalid", ""
         finally:
             path.write_text(source, encoding="utf-8")
         return Verdict(result, by, round(time.monotonic() - start, 1))
+
+    def _start(self) -> None:
+        """Has all tests collected, with the interpreter as it is."""
+        self._unlink()
+        if not self.compile():
+            raise RuntimeError(f"the interpreter cannot be compiled in {self.folder}")
+        self.native = False
+        self.archive = next((self.folder / BUILD).rglob("libnmp.a"))
+        self.plain = hashlib.sha256(self.archive.read_bytes()).digest()
+        (loaded,) = (self.folder / "nmpconv").glob("_nmp.*so")
+        names = subprocess.check_output(["nm", "-g", "--defined-only", self.archive], text=True)
+        ours = {name for _, name in NAMED.findall(names)}
+        self.places = {name: place for name, place in _places(loaded).items() if name in ours}
+        places = [f"tests/{name}" for name in folders(self.folder, COLD)]
+        self.warm = self._process("mutation.warm", *places)
+        assert self.warm.stdout
+        print(f"collected {json.loads(self.warm.stdout.readline())['collected']} tests", flush=True)
+
+    def _warm_verdict(self, file: str, source: str, tests: Sequence[str]) -> tuple[str, str]:
+        """cold where a new process is needed. Raises SyntaxError for C that does not compile."""
+        if not tests:
+            return "untouched", ""
+        asked: dict = {"tests": tests, "seconds": self.limit}
+        if file.endswith(".py"):
+            asked |= {"file": file, "text": source}
+        else:
+            if not self.compile(target="nmp"):
+                raise SyntaxError
+            if file.split("/")[2] in UNLINKED:
+                return "cold", ""
+            if hashlib.sha256(self.archive.read_bytes()).digest() == self.plain:
+                return "same", ""
+            library = self.archive.with_name("changed.so")
+            whole = ["-Wl,--whole-archive", self.archive, "-Wl,--no-whole-archive", "-lm"]
+            subprocess.run(["cc", "-shared", "-o", library, *whole], check=True, capture_output=True)
+            new = _places(library)
+            entries = [(place, new[name]) for name, place in self.places.items() if name in new]
+            asked |= {"library": str(library), "entries": entries}
+        answer = _answered(self.warm, asked)
+        failed = answer["failed"]
+        if not answer["applied"] or (failed and not self._is_sound(failed)):
+            return "cold", ""
+        return ("killed", failed) if failed else ("limit" if answer["over"] or len(tests) >= MOST else "survived", "")
+
+    def _is_sound(self, test: str) -> bool:
+        """It fails by the mutant."""
+        if test not in self.sound:
+            self.sound[test] = not _answered(self.warm, {"tests": [test], "seconds": self.limit})["failed"]
+        return self.sound[test]
 
     def _library(self) -> bytes:
         return b"".join(
@@ -213,14 +273,25 @@ class Copy:
         return ("limit", "") if len(tests) > MOST else ("survived", "")
 
     def _answer(self, tests: Sequence[str], end: float) -> dict:
-        if self.runner is None:
-            command = [str(self.python), "-m", "mutation.runner"]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            self.runner = subprocess.Popen(command, cwd=self.folder, env=self._env(), **pipes)
-        assert self.runner.stdin and self.runner.stdout
-        self.runner.stdin.write(json.dumps({"tests": tests, "seconds": max(1.0, end - time.monotonic())}) + "\n")
-        self.runner.stdin.flush()
-        return json.loads(self.runner.stdout.readline())
+        self.runner = self.runner or self._process("mutation.runner")
+        return _answered(self.runner, {"tests": tests, "seconds": max(1.0, end - time.monotonic())})
+
+    def _process(self, module: str, *words: str) -> subprocess.Popen[str]:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        return subprocess.Popen([str(self.python), "-m", module, *words], cwd=self.folder, env=self._env(), **pipes)
+
+
+def _answered(process: subprocess.Popen[str] | None, asked: dict) -> dict:
+    assert process and process.stdin and process.stdout
+    process.stdin.write(json.dumps(asked) + "\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def _places(library: Path) -> dict[str, int]:
+    """Where its functions begin; of those of one name, one."""
+    text = subprocess.check_output(["nm", "--defined-only", library], text=True)
+    return {name: int(place, 16) for place, name in NAMED.findall(text)}
 
 
 PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -50,20 +50,17 @@ class Chosen:
                 signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def answer(tests: list[str], seconds: float, last: Path) -> dict[str, Any]:
-    """Answers one line: what these tests, run in a process of their own, say."""
+def in_a_fork(task: Callable[[], int], seconds: float, last: Path) -> tuple[int, bool]:
+    """Exit status of a process of its own that does this, not 0 where a signal ended it, and whether it was out of
+    time."""
     last.write_text(COLLECTING, encoding="utf-8")
     end = time.monotonic() + seconds
     child = os.fork()
     if not child:
         os.setsid()
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(nowhere, stream)
         code = 1
         try:
-            files = list(dict.fromkeys(test.split("::")[0] for test in tests))
-            code = pytest.main([*QUICK, *files], plugins=[Chosen(tests, last)])
+            code = task()
         finally:
             os._exit(code)
     while not (done := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
@@ -73,8 +70,21 @@ def answer(tests: list[str], seconds: float, last: Path) -> dict[str, Any]:
         os.killpg(child, signal.SIGKILL)  # and what its tests started
     if over:
         os.waitpid(child, 0)
-    passed = over or os.waitstatus_to_exitcode(done[1]) in PASSED
-    return {"failed": None if passed else last.read_text(encoding="utf-8"), "over": over}
+    return 0 if over else os.waitstatus_to_exitcode(done[1]), over
+
+
+def answer(tests: list[str], seconds: float, last: Path) -> dict[str, Any]:
+    """Answers one line: what these tests, run in a process of their own, say."""
+
+    def run() -> int:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nowhere, stream)
+        files = list(dict.fromkeys(test.split("::")[0] for test in tests))
+        return pytest.main([*QUICK, *files], plugins=[Chosen(tests, last)])
+
+    code, over = in_a_fork(run, seconds, last)
+    return {"failed": None if code in PASSED else last.read_text(encoding="utf-8"), "over": over}
 
 
 if __name__ == "__main__":
