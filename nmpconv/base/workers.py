@@ -14,13 +14,16 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any, Protocol, TypeVar
 
+from nmpconv import __version__
 from nmpconv.base import thread_pool
 from nmpconv.errors import InputError, UsageError
 
@@ -30,6 +33,7 @@ S = TypeVar("S")
 
 MOST = 1024  # processes
 AHEAD = 2  # pieces for each process that are given out before the first result is taken
+CONNECT_SECONDS = 10.0  # for a scheduler to be reached, and as many for its answer
 SAFE_PATH = "PYTHONSAFEPATH"
 LOSSES = 5  # of processes in a row, with no piece done between them
 
@@ -191,11 +195,19 @@ class Cluster:
         except ImportError:
             hint = "pip install nmpconv[dask]"
             raise UsageError("workers of a cluster need dask", where="--workers", hint=hint) from None
+        client: Any = partial(Client, address, timeout=CONNECT_SECONDS, set_as_default=False)  # it has no types
         try:
-            client: Any = Client  # it has no types
-            self._client = client(address, timeout=10, set_as_default=False)
+            self._client = _within(client, 2 * CONNECT_SECONDS)
         except (OSError, ValueError) as error:
             raise InputError(f"no scheduler answers: {error}", where=address) from None
+        except Exception as error:  # another program may send anything
+            raise InputError(f"no scheduler of dask answers there ({error})", where=address) from None
+        for worker, version in self._client.run(_version, on_error="return").items():
+            if version != __version__:
+                self.close()
+                has = f"has nmpconv {version}" if isinstance(version, str) else f"cannot run nmpconv: {version}"
+                hint = f"install nmpconv {__version__} on all workers: results could differ"
+                raise InputError(f"worker {worker} {has}, this is {__version__}", where=address, hint=hint)
         self.count = max(1, sum(self._client.nthreads().values()))
 
     def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
@@ -216,6 +228,30 @@ class Cluster:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _version() -> str:
+    return __version__
+
+
+def _within(work: Callable[[], R], seconds: float) -> R:
+    """Raises TimeoutError where it takes longer: dask waits without end for an answer of a peer that is silent."""
+    answers: SimpleQueue[tuple[Any, Exception | None]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put((work(), None))
+        except Exception as error:
+            answers.put((None, error))
+
+    Thread(target=run, daemon=True).start()
+    try:
+        result, error = answers.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError(f"nothing within {seconds} seconds") from None
+    if error is not None:
+        raise error
+    return result
 
 
 def _itself(shared: S) -> S:

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import active_children
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -218,6 +220,77 @@ def test_a_cluster_that_loses_a_worker(shapes: bytes, tmp_path: Path) -> None:
             assert lost.exists()
             assert judged(shapes, workers) == alone
         assert converted(address, tmp_path / "there.json", goal).data == file
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("0.0.1", r"worker tcp://w has nmpconv 0\.0\.1, this is "),
+        (ImportError("no module"), "cannot run nmpconv: no module"),
+    ],
+    ids=["older", "none"],
+)
+def test_workers_of_another_version(monkeypatch: pytest.MonkeyPatch, version: Any, message: str) -> None:
+    """Their results could be others."""
+    closed = []
+
+    class Client:
+        def __init__(self, address: str, **others: Any) -> None: ...
+
+        def run(self, function: Callable[[], str], on_error: str) -> dict[str, Any]:
+            return {"tcp://v": function(), "tcp://w": version}
+
+        def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Client=Client))
+    with pytest.raises(InputError, match=message), opened("tcp://here:1"):
+        pass
+    assert closed == [True]
+
+
+OTHERS = """
+import socket, sys, threading, time
+from nmpconv.base import workers
+from nmpconv.errors import InputError
+
+workers.CONNECT_SECONDS = 2.0
+server, open_ = socket.create_server(("127.0.0.1", 0)), []
+address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+def serve():
+    while True:
+        open_.append(server.accept()[0])
+        open_[-1].sendall(bytes.fromhex(sys.argv[1]))
+
+threading.Thread(target=serve, daemon=True).start()
+start = time.monotonic()
+try:
+    with workers.opened(address):
+        print("opened")
+except InputError as error:
+    print(error.message, error.where == address, time.monotonic() - start < 30)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        (b"", "no scheduler answers: nothing within 4.0 seconds"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no scheduler of dask answers there"),
+        (struct.pack("<QQ", 1, 1 << 40), "no scheduler"),
+    ],
+    ids=["silent", "http", "much"],
+)
+def test_another_program_is_no_scheduler(sent: bytes, message: str) -> None:
+    """Told in words, and soon: dask would wait for a silent one without end."""
+    if "NMP_CI" not in os.environ:
+        pytest.importorskip("distributed")
+    ran = subprocess.run(
+        [sys.executable, "-c", OTHERS, sent.hex()], capture_output=True, text=True, timeout=150, check=False
+    )
+    assert ran.stdout.startswith(message) and ran.stdout.endswith(" True True\n"), ran.stdout + ran.stderr
 
 
 @pytest.mark.slow

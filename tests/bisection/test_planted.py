@@ -12,7 +12,7 @@ from onnx_net import Net
 
 import nmpconv
 from nmpconv.base.progress import silent
-from nmpconv.bisection import Bisected
+from nmpconv.bisection import Bisected, minimal_model
 from nmpconv.bisection.reconversion import rebuild
 from nmpconv.errors import InputError
 from nmpconv.file import reader
@@ -231,3 +231,8 @@ def test_int8_by_a_recipe_among_16_bits(made: tuple[Path, np.ndarray], tmp_path:
     found = nmpconv.bisect(model, wide, data, recipe=tmp_path / "r.toml")
     assert found.rows[0].name == name
     assert any(lever.name == name and lever.said == {"bits": 16} and lever.db > 1 for lever in found.levers)
+
+
+@pytest.mark.parametrize(("shape", "joined"), [((1, 3), (4, 3)), ((2, 3), (4, 2, 3)), ((), (4,))])
+def test_a_batch_of_one_is_no_axis_of_a_sample(shape: tuple[int, ...], joined: tuple[int, ...]) -> None:
+    assert minimal_model._stacked([np.zeros(shape, np.float32)] * 4).shape == joined

@@ -154,5 +154,3 @@ def read(path: Path) -> None:
             stack.enter_context(mock.patch.object(module, "time", clock))
         device = Device(line)
         on_device.measure(device, net, data, [[inputs]], runs=1)
-
-

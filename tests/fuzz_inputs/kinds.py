@@ -244,7 +244,9 @@ def _read_page(path: Path) -> None:
     data = path.read_bytes()
     with mock.patch.object(browser, "wasm", bytes):
         page = browser.page(path.name, reader.read(data), data)
-    tags = [len(re.findall(tag, page)) for tag in ("(?i)<script", "(?i)</script", "(?i)<style", "(?i)<(?:img|iframe|!--)")]
+    tags = [
+        len(re.findall(tag, page)) for tag in ("(?i)<script", "(?i)</script", "(?i)<style", "(?i)<(?:img|iframe|!--)")
+    ]
     assert tags == [4, 4, 1, 0], tags
 
 

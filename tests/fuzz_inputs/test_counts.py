@@ -59,7 +59,11 @@ def test_a_run_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_targets_with_the_least_time_come_first() -> None:
-    rows = [Count("2026-01-02", "a", 9, 9, 90, 0), Count("2026-01-02", "b", 9, 9, 30, 0), Count("2026-01-02", "b", 9, 9, 30, 0)]
+    rows = [
+        Count("2026-01-02", "a", 9, 9, 90, 0),
+        Count("2026-01-02", "b", 9, 9, 30, 0),
+        Count("2026-01-02", "b", 9, 9, 30, 0),
+    ]
     assert counts.least_first(["a", "b", "c"], rows) == ["c", "b", "a"]
 
 
