@@ -45,6 +45,7 @@ FEW, MORE = 6, 40  # tests of the first batches: to collect many takes long
 COLD = ("documents", "mutation", "wheels", "build", "browser", "bench", "zoo", "fuzz_models")  # not collected before
 NAMED = re.compile(r"([0-9a-f]+) [tT] (\w+)$", re.M)
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+BUSY = 6  # times as long as the processor takes, on a machine that does other things
 MOST = 1000  # tests for a mutant
 
 
@@ -260,7 +261,7 @@ class Copy:
 
     def _tested(self, tests: Sequence[str], beside: Sequence[str]) -> tuple[str, str]:
         """Some tests first. beside: files and folders of tests, after these."""
-        end = time.monotonic() + self.limit
+        end = time.monotonic() + BUSY * self.limit
         tests = [test for test in tests if (self.folder / test.split("::")[0]).is_file()]  # the trace may be older
         if not tests and not beside:
             return "untouched", ""

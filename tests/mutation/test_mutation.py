@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mutation import __main__ as tool
+from mutation import live
 from mutation.below import has_name
-from mutation.copy import COMPILING, untraced
+from mutation.copy import COMPILING, _places, untraced
 from mutation.draw import drawn, files
 from mutation.functions import Functions, Touches
 from mutation.sites import of_file
@@ -177,6 +180,99 @@ def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:
         {"failed": "test_own.py::test_b", "over": False},
         {"failed": None, "over": True},
         {"failed": None, "over": False},
+    ]
+
+
+BEFORE = """LIMIT = 3
+def f(x, most=4):
+    return min(x + 1, most)
+class C:
+    size = 5
+    def g(self):
+        return [x + 1 for x in (1, 2)]
+squares = [x * 2 for x in (1, 2)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "applied"),
+    [
+        ("x + 1, most", "x - 1, most", (0, [2, 3])),
+        ("[x + 1 for", "[x - 1 for", (2, [0, 1])),
+        ("LIMIT = 3", "LIMIT = 4", None),
+        ("most=4", "most=5", None),
+        ("size = 5", "size = 6", None),
+        ("x * 2", "x + 2", None),
+    ],
+)
+def test_functions_get_other_code(tmp_path: Path, old: str, new: str, applied: tuple[int, list[int]] | None) -> None:
+    """What a module's or a class's statements computed stays: a new process is needed for it."""
+    file = str(tmp_path / "m.py")
+    names: dict = {}
+    exec(compile(BEFORE, file, "exec", dont_inherit=True), names)
+    kept = names["f"]  # as a test module that imported it has it
+    assert live.swap(live.functions(str(tmp_path)), file, BEFORE, BEFORE.replace(old, new)) == (applied is not None)
+    assert (kept(1), names["C"]().g()) == (applied or (2, [2, 3]))
+
+
+LIBRARY = "int f(int x);\nint f(int x) { return x * 2; }\nint g(int x);\nint g(int x) { return f(x) + 1; }\n"
+CALLS = """import ctypes, json, sys
+from pathlib import Path
+from mutation import live
+loaded, other, entries = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+library = ctypes.CDLL(str(loaded))
+print(library.g(5))
+live.redirect(loaded, other, entries)
+print(library.g(5), library.f(5))
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in live.JUMPS, reason="no jump is known of this processor")
+def test_calls_lead_into_another_library(tmp_path: Path, root: Path, need_tool: Callable[..., str]) -> None:
+    tables = []
+    for name, text in (("one", LIBRARY), ("two", LIBRARY.replace("* 2", "* 3"))):
+        (tmp_path / f"{name}.c").write_text(text)
+        flags = ("-shared", "-fPIC", "-O1", "-falign-functions=16")
+        library = tmp_path / f"{name}.so"
+        subprocess.run([need_tool("cc", "gcc"), *flags, tmp_path / f"{name}.c", "-o", library], check=True)
+        tables.append(_places(library))
+    entries = json.dumps([(tables[0][name], tables[1][name]) for name in "fg"])
+    command = [sys.executable, "-c", CALLS, tmp_path / "one.so", tmp_path / "two.so", entries]
+    env = {**os.environ, "PYTHONPATH": str(root / "tests")}
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout == "11\n16 15\n"
+
+
+def test_forks_of_a_warm_process_have_the_change(tmp_path: Path, root: Path) -> None:
+    """And the next one does not; all tests were collected before."""
+    text = "def f():\n    return 1\n"
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "build").mkdir()
+    (tmp_path / "sources.py").write_text(text)
+    tests = "from sources import f\ndef test_a(): assert f() < 3\ndef test_b(): assert f() == 1\n"
+    tests += "def test_c(): pass\ndef test_d(): pass\n"
+    (tmp_path / "tests" / "test_own.py").write_text(tests)
+    asked: list[dict] = [
+        {"tests": ["tests/test_own.py::test_b", "tests/test_own.py::test_a"], "seconds": 60},
+        {"tests": ["tests/test_own.py::test_a", "tests/test_own.py::test_b"], "seconds": 60, "file": "sources.py"},
+        {"tests": ["tests/test_own.py::test_a", "tests/test_own.py::test_d"], "seconds": -1, "file": "sources.py"},
+        {"tests": ["tests"], "seconds": 60, "file": "sources.py", "text": "ONE = 1\n" + text},
+    ]
+    env = {**os.environ, "PYTHONPATH": f"{root / 'tests'}{os.pathsep}{tmp_path}"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-m", "mutation.warm", "tests"]
+    with subprocess.Popen(command, cwd=tmp_path, env=env, **pipes) as process:  # type: ignore[call-overload]
+        assert json.loads(process.stdout.readline()) == {"collected": 4}
+        (tmp_path / "sources.py").write_text(text.replace("1", "2"))
+        for line in asked:
+            process.stdin.write(json.dumps({"text": text, **line}) + "\n")
+        process.stdin.close()
+        answers = [json.loads(line) for line in process.stdout]
+    assert answers == [
+        {"failed": None, "over": False, "applied": True},
+        {"failed": "tests/test_own.py::test_b", "over": False, "applied": True},
+        {"failed": None, "over": True, "applied": True},
+        {"failed": None, "over": False, "applied": False},
     ]
 
 
