@@ -4,20 +4,23 @@
     python -m mutation --count 60 --trace             and find out before which tests call which functions, anew
     python -m mutation --count 60 --trace ops api     of these folders of tests
     python -m mutation --count 60 --again             the survivors once more
+    python -m mutation --count 60 --record            and what is known then into judged.txt
     python -m mutation --count 60 --report            what is known
 
 A mutant is judged by the quick tests that call its function, the cheapest of each test file first. Which do is in
-FOLDER/touched, a file for each folder of tests; those that have none are traced first. Tests that compile the mutant's
-file themselves come after forty of these, and so does the folder of tests that mirrors the file's where it is not
-traced, or where few tests call the function. Each of --jobs copies of the checkout traces, compiles and tests at the
-same time as the others. A result is a line of FOLDER/results.jsonl. Mutants of `equivalent.txt` compute the same, with
-the reason, and so do those whose compiled interpreter is the same; they count neither as killed nor as survivors. Exit
-status 1 where fewer than 97 % are killed.
+FOLDER/touched, a file for each folder of tests; those that have none are traced first. Each of --jobs copies of the
+checkout collects all tests once; a mutant is put into a fork of that process (`live`). What cannot be put in is tested
+in a new one. Tests that compile the mutant's file themselves come after the first ones, and so does the folder of tests
+that mirrors the file's where it is not traced, or where few tests call the function. A result is a line of
+FOLDER/results.jsonl; `judged.txt` has those of all sessions, by a digest of the mutant, so that they add up. Mutants of
+`equivalent.txt` compute the same, with the reason, and so do those whose compiled interpreter is the same; they count
+neither as killed nor as survivors. Exit status 1 where fewer than 97 % are killed.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -36,6 +39,7 @@ from mutation.sites import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+JUDGED = Path(__file__).with_name("judged.txt")
 LEAST = 0.97
 ALIVE = ("survived", "limit", "untouched")
 
@@ -67,6 +71,31 @@ def known(path: Path) -> dict[str, dict]:
     return results
 
 
+def digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:12]
+
+
+def judged() -> dict[str, str]:
+    """Results of all sessions, by digest: a line of each."""
+    lines = JUDGED.read_text(encoding="utf-8").splitlines() if JUDGED.exists() else []
+    return dict(line.split() for line in lines)  # type: ignore[misc]
+
+
+def record(results: dict[str, dict]) -> None:
+    """Adds them; those of mutants that are gone stay, for a line may come back."""
+    known_by_now = judged() | {digest(key): result["result"] for key, result in results.items()}
+    JUDGED.write_text("".join(f"{key} {result}\n" for key, result in sorted(known_by_now.items())), encoding="utf-8")
+
+
+def with_judged(chosen: list[Mutant], results: dict[str, dict]) -> dict[str, dict]:
+    """Results of this folder, and of others where it has none."""
+    before, all_results = judged(), dict(results)
+    for mutant in chosen:
+        if mutant.key not in results and digest(mutant.key) in before:
+            all_results[mutant.key] = {"key": mutant.key, "line": mutant.line, "result": before[digest(mutant.key)]}
+    return all_results
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutation", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=500, help="of each language")
@@ -77,6 +106,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=90.0, help="seconds of the processor for a mutant's tests")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="copies of the checkout that work at once")
     parser.add_argument("--again", action="store_true", help="test survivors once more, in new processes")
+    parser.add_argument("--record", action="store_true", help="add the results to those of the repository")
     parser.add_argument("--report", action="store_true", help="test nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
     asked = parser.parse_args()
@@ -85,10 +115,13 @@ def main() -> int:
     by_language = [drawn(ROOT, language, asked.count, asked.seed) for language in asked.only]
     chosen = [mutant for row in zip_longest(*by_language) for mutant in row if mutant]
     if not asked.report:
-        results = known(path)
+        results = with_judged(chosen, known(path))
         done = {key for key, result in results.items() if not asked.again or result["result"] in ("killed", "invalid")}
         run([mutant for mutant in chosen if mutant.key not in done | set(equivalent())], path, asked)
-    return report(chosen, known(path))
+    results = known(path)
+    if asked.record:
+        record(results)
+    return report(chosen, with_judged(chosen, results))
 
 
 def run(mutants: list[Mutant], path: Path, asked: argparse.Namespace) -> None:

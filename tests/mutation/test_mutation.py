@@ -301,3 +301,16 @@ def test_a_line_that_was_cut_off_is_tested_again(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text('{"key": "a", "result": "survived"}\n{"key": "a", "result": "killed"}\n{"key": "b", "res')
     assert tool.known(path) == {"a": {"key": "a", "result": "killed"}}
+
+
+def test_results_of_sessions_add_up(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one counts; those of this folder come first."""
+    monkeypatch.setattr(tool, "JUDGED", tree / "judged.txt")
+    first, second, third, *_ = mutants = of_file(tree, "nmpconv/a/m.py")
+    assert tool.with_judged(mutants, {}) == {}
+    tool.record({first.key: {"result": "survived"}, second.key: {"result": "killed"}})
+    tool.record({first.key: {"result": "killed"}})
+    own = {third.key: {"result": "limit"}, second.key: {"result": "same"}}
+    found = tool.with_judged(mutants, own)
+    assert [found[mutant.key]["result"] for mutant in (first, second, third)] == ["killed", "same", "limit"]
+    assert len(found) == 3 and found[first.key]["line"] == first.line
