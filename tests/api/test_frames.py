@@ -11,7 +11,7 @@ from onnx_text import build
 
 import nmpconv
 from nmpconv.data.samples import open_samples
-from nmpconv.data.sequences import open_frames
+from nmpconv.data.sequences import calls_of, open_frames
 from nmpconv.errors import InputError
 
 MODEL = """(float[1,3,8] x) => (float[1,2] y) <float[24,2] w> {
@@ -104,3 +104,23 @@ def test_a_module_sees_a_row(frame: Any) -> None:
     torch = pytest.importorskip("torch", reason="the extra torch has it")
     counts = (frame * 10).astype(int).assign(label=0)
     assert nmpconv.convert(torch.nn.Linear(3, 2), counts, fast=True).load().inputs[0].source_shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "axis", "calls"),
+    [
+        ((6, 4), (1, 3, 4), 1, [2]),
+        ((1, 6, 4), (1, 3, 4), 1, [2]),
+        ((5, 7, 4), (1, 3, 4), 1, [2] * 5),
+        ((6, 4), (2, 3, 4), 1, None),
+        ((6, 4), (1, 4), 0, [6]),
+        ((6,), (1, 6), 0, None),
+    ],
+)
+def test_only_a_batch_of_one_may_be_left_out(given: tuple, shape: tuple, axis: int, calls: list[int] | None) -> None:
+    """And none where time runs along it."""
+    if calls is None:
+        with pytest.raises(InputError, match="a call takes"):
+            calls_of(np.zeros(given), shape, axis, "here")
+    else:
+        assert [len(sequence) for sequence in calls_of(np.zeros(given), shape, axis, "here")] == calls

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import cli_files
 import nets
@@ -16,7 +17,7 @@ import pytest
 from onnx_text import build
 
 from nmpconv import __version__
-from nmpconv.cli import console
+from nmpconv.cli import console, inspect
 from nmpconv.file.writer import to_bytes
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Node
@@ -248,3 +249,13 @@ def test_a_damaged_model_among_several_is_named(cli) -> None:
     Path("cut.nmp").write_bytes(Path("model.nmp").read_bytes()[:-8])
     ran = cli("inspect", "model.nmp", "cut.nmp", "--memory")
     assert ran.code == 7 and "cut.nmp: " in ran.err
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "arena", "picture"),
+    [(0, 16, 32, "#" * 16 + "." * 16), (16, 16, 32, "." * 16 + "#" * 16), (0, 0, 0, "#" + "." * 31),
+     (1008, 16, 1024, "." * 31 + "#"), (1024, 16, 1024, "." * 31 + "#")],
+)  # fmt: skip
+def test_pictures_of_places(offset: int, size: int, arena: int, picture: str) -> None:
+    tensor = SimpleNamespace(offset=offset, nbytes=size)
+    assert inspect._place(tensor, arena) == picture  # type: ignore[arg-type]

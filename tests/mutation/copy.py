@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation.functions import Functions, Touches
+from mutation.functions import FEW, Functions, Touches
 from mutation.runner import QUICK
 from mutation.sites import Mutant
 
@@ -41,7 +41,7 @@ BUILD = "build/mutant"
 CLANG = "clang-19"
 BELOW = 'import os; "NMP_BELOW" in os.environ and __import__("mutation_below")'
 JOBS = 2  # compilers
-FEW, MORE = 6, 40  # tests of the first batches: to collect many takes long
+MORE = 40  # tests of the first batches: to collect many takes long
 COLD = ("documents", "mutation", "wheels", "build", "browser", "bench", "zoo", "fuzz_models")  # not collected before
 NAMED = re.compile(r"([0-9a-f]+) [tT] (\w+)$", re.M)
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
@@ -64,6 +64,12 @@ def untraced(root: Path, file: str, traced: Collection[str] = ()) -> tuple[str, 
         return COMPILING.get(parts[2], ())
     mirror = root / "tests" / parts[1]
     return (f"tests/{parts[1]}",) if mirror.is_dir() and parts[1] not in traced else ()
+
+
+def near(file: str) -> tuple[str, ...]:
+    """Folders of tests that are about the file more than others are."""
+    top, folder, *_ = file.split("/")
+    return (f"tests/{folder}/",) if top == "nmpconv" else ("tests/ops/", "tests/hostile/")
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,7 @@ class Copy:
         source = path.read_text(encoding="utf-8")
         native = not mutant.file.endswith(".py")
         functions = Functions(self.folder).around(mutant.file, mutant.line, self.chosen.names)
-        traced = self.chosen.tests(functions)
+        traced = self.chosen.tests(functions, near(mutant.file))
         # What modules call as they are imported is seen of the first test alone.
         beside = untraced(self.folder, mutant.file, self.chosen.traced if len(traced) >= FEW else ())
         if not native and len(functions) != 1:

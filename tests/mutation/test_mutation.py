@@ -16,7 +16,7 @@ import pytest
 from mutation import __main__ as tool
 from mutation import live
 from mutation.below import has_name
-from mutation.copy import COMPILING, _places, untraced
+from mutation.copy import COMPILING, _places, near, untraced
 from mutation.draw import drawn, files
 from mutation.functions import Functions, Touches
 from mutation.sites import of_file
@@ -116,8 +116,22 @@ def test_tests_that_call_a_function_cheapest_of_each_file_first(tmp_path: Path) 
     (tmp_path / "early.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "begun.part").write_text("{")
     assert Touches(tmp_path).tests(["f"]) == ["a.py::quick", "b.py::late", "a.py::slow"]
+    assert Touches(tmp_path).tests(["f"], ("b",)) == ["a.py::quick", "b.py::late", "a.py::slow"]
     assert Touches(tmp_path).traced == {"early", "late"}
     assert Touches(tmp_path).tests(["none"]) == [] == Touches(tmp_path / "none").tests(["f"])
+
+
+def test_short_tests_of_near_folders_come_early(tmp_path: Path) -> None:
+    rows = [{"test": f"{name}.py::t{i}", "seconds": i / 10, "touched": [0], "new": ["f"] * (name == "a" and i == 0)}
+            for name in "ab" for i in range(6)]  # fmt: skip
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first = ["a.py::t0", "b.py::t0", "a.py::t1", "b.py::t1", "a.py::t2", "b.py::t2"]
+    assert Touches(tmp_path).tests(["f"])[:8] == [*first, "a.py::t3", "b.py::t3"]
+    assert Touches(tmp_path).tests(["f"], ("b",))[:8] == [*first, "a.py::t3", "b.py::t3"]
+    rows[9]["seconds"] = 0.25  # b.py::t3
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert Touches(tmp_path).tests(["f"], ("b",))[:8] == [*first, "b.py::t3", "a.py::t3"]
+    assert near("nmpconv/passes/float/squares.py") == ("tests/passes/",)
 
 
 def test_tests_that_no_trace_sees(root: Path) -> None:
