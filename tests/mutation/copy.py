@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation.functions import FEW, Functions, Touches
+from mutation.functions import FEW, NEAR, Functions, Touches
 from mutation.runner import QUICK
 from mutation.sites import Mutant
 
@@ -198,7 +198,9 @@ class Copy:
             path.write_text(changed, encoding="utf-8")
             result, by = "cold", ""
             if not cold:
-                result, by = self._warm_verdict(mutant.file, source, (*traced[:FEW], *beside, *traced[FEW:MOST]))
+                newer = [test for test in self.newer if test.startswith(near(mutant.file))]
+                tests = (*traced[: FEW + NEAR], *beside, *newer[:NEAR], *traced[FEW + NEAR : MOST])
+                result, by = self._warm_verdict(mutant.file, source, tests)
             if result == "cold":
                 if native or self.native:
                     self.native = native
@@ -226,7 +228,9 @@ class Copy:
         places = [f"tests/{name}" for name in folders(self.folder, COLD)]
         self.warm = self._process("mutation.warm", *places)
         assert self.warm.stdout
-        print(f"collected {json.loads(self.warm.stdout.readline())['collected']} tests", flush=True)
+        collected = json.loads(self.warm.stdout.readline())["collected"]
+        self.newer = sorted(set(collected) - self.chosen.known)
+        print(f"collected {len(collected)} tests, of which {len(self.newer)} have not been traced", flush=True)
 
     def _warm_verdict(self, file: str, source: str, tests: Sequence[str]) -> tuple[str, str]:
         """cold where a new process is needed. Raises SyntaxError for C that does not compile."""

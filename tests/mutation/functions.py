@@ -61,6 +61,11 @@ class Touches:
         return {name for rows in self._files.values() for row in rows for name in row["new"]}
 
     @property
+    def known(self) -> set[str]:
+        """Tests that were traced."""
+        return {row["test"] for rows in self._files.values() for row in rows}
+
+    @property
     def traced(self) -> set[str]:
         """Folders of tests."""
         return set(self._files)

@@ -117,7 +117,7 @@ def test_tests_that_call_a_function_cheapest_of_each_file_first(tmp_path: Path) 
     (tmp_path / "begun.part").write_text("{")
     assert Touches(tmp_path).tests(["f"]) == ["a.py::quick", "b.py::late", "a.py::slow"]
     assert Touches(tmp_path).tests(["f"], ("b",)) == ["a.py::quick", "b.py::late", "a.py::slow"]
-    assert Touches(tmp_path).traced == {"early", "late"}
+    assert Touches(tmp_path).traced == {"early", "late"} and len(Touches(tmp_path).known) == 4
     assert Touches(tmp_path).tests(["none"]) == [] == Touches(tmp_path / "none").tests(["f"])
 
 
@@ -276,7 +276,8 @@ def test_forks_of_a_warm_process_have_the_change(tmp_path: Path, root: Path) -> 
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     command = [sys.executable, "-m", "mutation.warm", "tests"]
     with subprocess.Popen(command, cwd=tmp_path, env=env, **pipes) as process:  # type: ignore[call-overload]
-        assert json.loads(process.stdout.readline()) == {"collected": 4}
+        collected = [f"tests/test_own.py::test_{name}" for name in "abcd"]
+        assert json.loads(process.stdout.readline()) == {"collected": collected}
         (tmp_path / "sources.py").write_text(text.replace("1", "2"))
         for line in asked:
             process.stdin.write(json.dumps({"text": text, **line}) + "\n")

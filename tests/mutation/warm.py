@@ -39,7 +39,7 @@ class Warm:
         there = live.functions(f"{Path.cwd()}{os.sep}")
         gc.collect()
         gc.freeze()
-        self.tell({"collected": len(session.items)})
+        self.tell({"collected": [item.nodeid for item in session.items]})
         for line in self.lines:
             asked = json.loads(line)
             run = partial(_run, session, there, asked, self.last)
