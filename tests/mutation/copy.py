@@ -199,7 +199,8 @@ class Copy:
             result, by = "cold", ""
             if not cold:
                 newer = [test for test in self.newer if test.startswith(near(mutant.file))]
-                tests = (*traced[: FEW + NEAR], *beside, *newer[:NEAR], *traced[FEW + NEAR : MOST])
+                first, others = traced[:FEW], traced[FEW + NEAR : MOST]
+                tests = (*first, *newer[:NEAR], *traced[FEW : FEW + NEAR], *beside, *others)
                 result, by = self._warm_verdict(mutant.file, source, tests)
             if result == "cold":
                 if native or self.native:
