@@ -137,3 +137,23 @@ def test_a_table_that_is_read_again_and_again() -> None:
     x, table = root["ops"][0]["inputs"]
     root["ops"][0]["inputs"] = [x, *[table] * 40]
     assert verified(flatbuffer.pack(root)) == (Status.LIMIT, "steps of verification")
+
+
+@pytest.mark.parametrize("kinds", [(), ("float_exponents",), ("float_exponents", "float_offsets")], ids=["", "e", "eo"])
+def test_steps_of_a_tensor_are_paid(kinds: tuple[str, ...]) -> None:
+    """One for each exponent, each exponent of floats and each offset: both verifiers run out at the same reader."""
+    net, channels, readers = Net(grid=grid(16, -10)), 600, range(1, 80)
+    net.input("x", 1, channels)
+    net.const("t", np.full(512, 1 << 30, np.int32), quant=grid(32, -30))
+    net.op("softmax", "x t", "y", quant=grid(16, -15), axis=1)
+    root = flatbuffer.unpack(to_bytes(placed(net.graph("y")), {}))
+    x, table = root["ops"][0]["inputs"]
+    numbers = {"float_exponents": [-10] * channels, "float_offsets": [0.0] * channels, "float_axis": 1}
+    root["tensors"][x] |= {name: numbers[name] for name in (*kinds, "float_axis") if kinds}
+    statuses = []
+    for count in readers:
+        root["ops"][0]["inputs"] = [x, *[table] * count]
+        statuses.append(verified(flatbuffer.pack(root))[0])
+    assert statuses[0] == Status.OK
+    first = statuses.index(Status.LIMIT)
+    assert set(statuses[1:first]) == {Status.OP} and set(statuses[first:]) == {Status.LIMIT}
