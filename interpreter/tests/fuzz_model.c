@@ -127,7 +127,8 @@ static nmp_status exercise(const uint8_t *file, size_t bytes) {
   if (status != NMP_OK || info.arena_bytes > ARENA_LIMIT || info.work > WORK_LIMIT) {
     return status;
   }
-  uint8_t *arena = take(ARENA_SLOT, info.arena_bytes, NMP_ALIGN), *before = take(BEFORE_SLOT, info.arena_bytes, NMP_ALIGN);
+  uint8_t *arena = take(ARENA_SLOT, info.arena_bytes, NMP_ALIGN),
+          *before = take(BEFORE_SLOT, info.arena_bytes, NMP_ALIGN);
   if (nmp_create(&net, file, bytes, arena, info.arena_bytes, NULL, NULL) != NMP_OK ||
       nmp_model_open(&m, file, bytes, &fault) != NMP_OK) {
     fail("create and inspect differ", 0);
@@ -292,7 +293,7 @@ static int is_whole(const uint8_t *file, size_t bytes) {
   return bytes >= 8 && fb_verify(&nmp_schema, FB_MODEL, file, (uint32_t)bytes);
 }
 
-/* By the schema, and the checksum is right in the end; seldom, and where no legal file is known, as libFuzzer does it. */
+/* By the schema, with the right checksum in the end; seldom, and without a legal file, as libFuzzer does it. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned int number) {
   static seed s;
   state = number;

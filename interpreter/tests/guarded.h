@@ -1,6 +1,6 @@
-/* Buffers of libFuzzer's targets. What lies behind one cannot be accessed: a sanitizer sees to it or, where the target is
- * built with -DNMP_CLOSED_PAGES, a page behind the slot that each is the end of, up to its alignment. Such a buffer costs
- * nothing to take, and has the bytes that were there before.
+/* Buffers of libFuzzer's targets. What lies behind one cannot be accessed: a sanitizer sees to it or, where the target
+ * is built with -DNMP_CLOSED_PAGES, a page behind the slot that each is the end of, up to its alignment. Such a buffer
+ * costs nothing to take, and has the bytes that were there before.
  */
 #ifndef NMP_TESTS_GUARDED_H
 #define NMP_TESTS_GUARDED_H

@@ -119,6 +119,7 @@ class Copy:
         (packages / "copy.pth").write_text("\n".join(lines), encoding="utf-8")
         self.runner: subprocess.Popen[str] | None = None
         self.warm: subprocess.Popen[str] | None = None
+        self.newer: list[str] = []  # tests that have not been traced
         self.sound: dict[str, bool] = {}  # whether a test passes without a mutant, in a fork of the warm process
         self.native = True  # the interpreter is to be compiled before the next test
         self.plain = b""  # digest of the interpreter without a mutant
@@ -196,11 +197,12 @@ class Copy:
             if not native:
                 compile(changed, mutant.file, "exec")
             path.write_text(changed, encoding="utf-8")
+            newer = [test for test in self.newer if test.startswith(near(mutant.file))][:NEAR]
+            traced = [*traced[:FEW], *newer, *traced[FEW:]]
             result, by = "cold", ""
             if not cold:
-                newer = [test for test in self.newer if test.startswith(near(mutant.file))]
-                first, others = traced[:FEW], traced[FEW + NEAR : MOST]
-                tests = (*first, *newer[:NEAR], *traced[FEW : FEW + NEAR], *beside, *others)
+                early = FEW + len(newer) + NEAR
+                tests = (*traced[:early], *beside, *traced[early:MOST])
                 result, by = self._warm_verdict(mutant.file, source, tests)
             if result == "cold":
                 if native or self.native:
