@@ -92,6 +92,28 @@ def test_a_bound_input_takes_its_branch(rate, inner, tmp_path):
     np.testing.assert_array_equal(run(bound, {"x": x})[0], wanted)
 
 
+@pytest.mark.parametrize("rate", RATES)
+def test_a_branch_that_is_a_constant(rate, tmp_path):
+    """No node of it has the name that others read."""
+
+    def branch(values: list[float]) -> onnx.GraphProto:
+        result = helper.make_tensor_value_info("c", TensorProto.FLOAT, [1, 2])
+        return helper.make_graph([], "side", [], [result], [numpy_helper.from_array(np.float32([values]), "c")])
+
+    model = build("(float[1,2] x, int64 sr) => (float[1,2] y) <int64 rate = {16000}> { y = Add(x, s) }", 17)
+    nodes = [
+        helper.make_node("Equal", ["sr", "rate"], ["is16"]),
+        helper.make_node("If", ["is16"], ["s"], then_branch=branch([1, 2]), else_branch=branch([3, 4])),
+        *model.graph.node,
+    ]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, tmp_path / "m.onnx")
+    x = np.float32([[5, 6]])
+    [wanted] = run(model, {"x": x, "sr": np.array(rate)})
+    np.testing.assert_array_equal(run(read(tmp_path / "m.onnx", {"sr": (rate,)}), {"x": x})[0], wanted)
+
+
 def test_a_conversion_and_its_evaluation_know_the_value(tmp_path):
     path, out = tmp_path / "m.onnx", tmp_path / "m.nmp"
     onnx.save(detector(), path)
