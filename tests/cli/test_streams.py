@@ -19,6 +19,7 @@ from nmpconv.base.sqnr import Sqnr
 from nmpconv.data import audio
 from nmpconv.errors import InputError, UsageError
 from nmpconv.evaluation.accuracy import evaluate
+from nmpconv.file import reader
 from nmpconv.runtime import on_device
 from nmpconv.runtime.feed import given
 from nmpconv.runtime.interpreter import Net, load
@@ -213,6 +214,21 @@ def test_sound_is_run_as_its_frames_are(made: Path, cli: Any, tmp_path: Path) ->
     assert [s["class"] for s in found["stretches"] for _ in range(s["first"], s["last"] + 1)] == best.tolist()
     assert found["top"][0]["class"] == best[-1]
     assert "calls  class  label" in cli("run", made / "step.nmp", path).out
+
+
+def test_mfcc_are_heard_by_the_file(made: Path, cli: Any, tmp_path: Path) -> None:
+    """The file has the cosine transform, with a grid of each number or one; what it is fed are the frames of --audio."""
+    text = "rate=8000,window=64,hop=32,bands=9,mfcc=6"
+    path = write_wav(tmp_path / "a.wav", np.random.default_rng(3).uniform(-1, 1, 32 * 13))
+    frames = audio.parse(text).frames(audio.read_wav(path, 8000))
+    file = nmpconv.convert(made / "whole.onnx", frames.T[None], audio=text, rounding="nearest", equalize="none")
+    (tmp_path / "mfcc.nmp").write_bytes(file.data)
+    front = reader.read(file.data).inputs[0].sound
+    assert front is not None and (front.width, front.bands, len(front.cepstrum)) == (6, 9, 54)
+    cli("run", tmp_path / "mfcc.nmp", path, "-o", "out.npz", "--raw")
+    [wanted] = file.load().run(frames.T[None])
+    np.testing.assert_array_equal(np.load("out.npz")["y"], wanted)
+    assert "6 MFCC of 9 bands of 64 samples, every 32" in " ".join(cli("inspect", tmp_path / "mfcc.nmp").out.split())
 
 
 def test_every_sequence_begins_anew(made: Path, cli: Any, tmp_path: Path) -> None:
