@@ -217,7 +217,7 @@ def test_sound_is_run_as_its_frames_are(made: Path, cli: Any, tmp_path: Path) ->
 
 
 def test_mfcc_are_heard_by_the_file(made: Path, cli: Any, tmp_path: Path) -> None:
-    """The file has the cosine transform, with a grid of each number or one; what it is fed are the frames of --audio."""
+    """The file has the cosine transform; what it is fed are the frames of --audio."""
     text = "rate=8000,window=64,hop=32,bands=9,mfcc=6"
     path = write_wav(tmp_path / "a.wav", np.random.default_rng(3).uniform(-1, 1, 32 * 13))
     frames = audio.parse(text).frames(audio.read_wav(path, 8000))
