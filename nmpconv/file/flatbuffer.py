@@ -9,14 +9,17 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import IDENTIFIER, MEMBERS, OP_TABLES, ROOT, TABLES, VERSION, Field
-from nmpconv.file.flatbuffer_writer import REFERENCE, FlatWriter
 
+if TYPE_CHECKING:
+    from nmpconv.file.flatbuffer_writer import FlatWriter
+
+REFERENCE = "L"  # format of an offset to what was written before; numbers of 32 bits are "I"
 DATA_ALIGN = 64  # of tensor data in the file
 BYTES_MAX = 2**31 - 1
 KINDS = {table: op for op, table in OP_TABLES.items()}  # names of ops in nmpconv.ops
@@ -43,6 +46,8 @@ Table = dict[str, Any]
 
 def pack(root: Mapping[str, Any]) -> bytes:
     """The file of a root table, checksum included; absent fields take their defaults. Deterministic."""
+    from nmpconv.file.flatbuffer_writer import FlatWriter  # not loaded by those that only run files
+
     writer = FlatWriter()
     at = _pack_table(writer, ROOT, {**root, "checksum": 1})  # anything but the default, so that it gets a place
     return seal(writer.finish(at, IDENTIFIER))

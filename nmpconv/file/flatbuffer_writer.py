@@ -1,4 +1,4 @@
-"""FlatWriter of FlatBuffers: bytes grow from the end to the start, as the format's own builders have them.
+"""Writer of FlatBuffers: bytes grow from the end to the start, as the format's own builders have them.
 
 A place is counted from the end of the file. A table is written at once, by the layout that its fields have there.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-REFERENCE = "L"  # format of an offset to what was written before; numbers of 32 bits are "I"
+from nmpconv.file.flatbuffer import REFERENCE
 
 
 class _Layout(NamedTuple):

@@ -23,7 +23,8 @@ from nmpconv.base import files
 from nmpconv.base.files import read_file, write_file
 from nmpconv.errors import InputError, ModelError, OutputError
 from nmpconv.file import flatbuffer, reader
-from nmpconv.file.flatbuffer_writer import REFERENCE, FlatWriter
+from nmpconv.file.flatbuffer import REFERENCE
+from nmpconv.file.flatbuffer_writer import FlatWriter
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Preprocess, Shifts
 
