@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,24 @@ def test_a_broken_link_ends_the_build(root: Path, tmp_path: Path, sphinx: None, 
     ran = build(source, tmp_path / "site")
     assert (ran.returncode != 0) == bool(wrong), ran.stderr
     assert wrong in ran.stderr
+
+
+TABBED = """<article><div class="highlight-none">nmpconv</div><p>In Python:</p>
+<div class="highlight-python">import</div><p>In Python:</p><p>no block</p></article><style>{style}</style><script>{script}</script><pre></pre><script>
+addEventListener("load", () => {{
+  const shown = () => [...document.querySelectorAll("article > div[class^=high]")].map((e) => e.offsetHeight > 0);
+  const states = [shown()];
+  document.querySelectorAll("[role=tab]")[1].click();
+  states.push(shown(), document.querySelectorAll("[role=tablist]").length);
+  document.querySelector("pre").textContent = JSON.stringify(states);
+}});</script>"""
+
+
+@pytest.mark.slow
+def test_commands_and_python_are_tabs(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    style, script = ((root / "docs/site/static" / name).read_text() for name in ("site.css", "tabs.js"))
+    (tmp_path / "page.html").write_text("<!doctype html>" + TABBED.format(style=style, script=script))
+    command = [need_tool("chromium", "chromium-browser"), "--headless", "--no-sandbox", "--disable-gpu"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "page.html").as_uri()]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert "<pre>[[true,false],[false,true],1]</pre>" in printed
