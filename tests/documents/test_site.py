@@ -103,7 +103,8 @@ def test_a_broken_link_ends_the_build(root: Path, tmp_path: Path, sphinx: None, 
 
 
 TABBED = """<article><div class="highlight-none">nmpconv</div><p>In Python:</p>
-<div class="highlight-python">import</div><p>In Python:</p><p>no block</p></article><style>{style}</style><script>{script}</script><pre></pre><script>
+<div class="highlight-python">import</div><p>In Python:</p><p>no block</p></article>
+<style>{style}</style><script>{script}</script><pre></pre><script>
 addEventListener("load", () => {{
   const shown = () => [...document.querySelectorAll("article > div[class^=high]")].map((e) => e.offsetHeight > 0);
   const states = [shown()];
