@@ -431,9 +431,8 @@ def converted(text: str, folder: Path, images: int, **options: object) -> Result
     build(text, 13, folder / "m.onnx")
     np.save(folder / "x.npy", np.random.default_rng(5).normal(size=(max(images, 1), 3, 8, 8)).astype(np.float32))
     chosen = Options(**options)  # type: ignore[arg-type]
-    if not images:
-        return plan(folder / "m.onnx", chosen)
-    return convert(folder / "m.onnx", {"": folder / "x.npy"}, chosen, lambda *_: None)
+    data = {"": folder / "x.npy"}
+    return convert(folder / "m.onnx", data, chosen, lambda *_: None) if images else plan(folder / "m.onnx", chosen)
 
 
 CLIPPED = (
