@@ -139,6 +139,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "frontend": {"onnx"},
     "data": {"PIL", "soundfile"},
     "calib": {"onnx", "onnxruntime"},
+    "file": {"flatbuffers"},
     "device": {"cobs", "serial", "unicorn"},
     "evaluation": {"onnx"},
     "conversion": {"threadpoolctl"},

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import IDENTIFIER, MEMBERS, OP_TABLES, ROOT, TABLES, VERSION, Field
 
-if TYPE_CHECKING:
-    from nmpconv.file.flatbuffer_writer import FlatWriter
-
-REFERENCE = "L"  # format of an offset to what was written before; numbers of 32 bits are "I"
 DATA_ALIGN = 64  # of tensor data in the file
 BYTES_MAX = 2**31 - 1
 KINDS = {table: op for op, table in OP_TABLES.items()}  # names of ops in nmpconv.ops
@@ -38,7 +34,6 @@ _FORMATS = {
 _SCALARS = {name: np.dtype(text) for name, text in _FORMATS.items()}
 _STRUCTS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
 _DEFAULTS = {f: _SCALARS[f.type].type(f.default).item() for t in TABLES.values() for f in t if f.kind == "scalar"}
-_LETTERS = {name: text[1:] for name, text in _FORMATS.items()}
 _CHECKSUM = next(f for f in TABLES[ROOT] if f.name == "checksum")
 
 Table = dict[str, Any]
@@ -46,11 +41,12 @@ Table = dict[str, Any]
 
 def pack(root: Mapping[str, Any]) -> bytes:
     """The file of a root table, checksum included; absent fields take their defaults. Deterministic."""
-    from nmpconv.file.flatbuffer_writer import FlatWriter  # not loaded by those that only run files
+    import flatbuffers  # of writers alone: those that only run files have numpy and no more
 
-    writer = FlatWriter()
-    at = _pack_table(writer, ROOT, {**root, "checksum": 1})  # anything but the default, so that it gets a place
-    return seal(writer.finish(at, IDENTIFIER))
+    builder = flatbuffers.Builder(1 << 16)
+    at = _pack_table(builder, ROOT, {**root, "checksum": 1})  # anything but the default, so that it gets a place
+    builder.Finish(at, file_identifier=IDENTIFIER)
+    return seal(bytes(builder.Output()))
 
 
 def seal(file: bytes) -> bytes:
@@ -109,40 +105,66 @@ def _checksum_place(view: memoryview) -> int:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _pack_table(writer: FlatWriter, name: str, table: Mapping[str, Any]) -> int:
-    fields = TABLES[name]
-    if unknown := table.keys() - {f.name for f in fields}:
+def _pack_table(builder: Any, name: str, table: Mapping[str, Any]) -> int:
+    unknown = set(table) - {f.name for f in TABLES[name]}
+    if unknown:
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
-    rows: list[tuple[int, str, Any]] = []
-    for f in fields:
+    offsets = {f.name: _pack_reference(builder, f, table[f.name]) for f in TABLES[name] if _refers(f, table)}
+    builder.StartObject(TABLES[name][-1].slot + 1 if TABLES[name] else 0)
+    for f in TABLES[name]:
         value = table.get(f.name)
-        if value is None:
-            if f.required:
-                raise ValueError(f"{name} needs {f.name}")
-        elif f.kind == "scalar":
-            if value != f.default or writer.defaults:
-                rows.append((f.slot, _LETTERS[f.type], value))
-        else:
+        if f.name in offsets:
             if f.kind == "union":
-                rows.append((f.slot - 1, _LETTERS["ubyte"], MEMBERS.index(value[0]) + 1))
-            rows.append((f.slot, REFERENCE, _pack_reference(writer, f, value)))
-    return writer.add_table(rows)
+                builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(table[f.name][0]) + 1, 0)
+            builder.PrependUOffsetTRelativeSlot(f.slot, offsets[f.name], 0)
+        elif f.kind == "scalar" and value is not None:
+            getattr(builder, _SLOT[f.type])(f.slot, value, f.default)
+        elif f.required:
+            raise ValueError(f"{name} needs {f.name}")
+    return int(builder.EndObject())
 
 
-def _pack_reference(writer: FlatWriter, f: Field, value: Any) -> int:
+def _refers(f: Field, table: Mapping[str, Any]) -> bool:
+    return f.kind != "scalar" and table.get(f.name) is not None
+
+
+_SLOT = {
+    "bool": "PrependBoolSlot",
+    "byte": "PrependInt8Slot",
+    "ubyte": "PrependUint8Slot",
+    "ushort": "PrependUint16Slot",
+    "int": "PrependInt32Slot",
+    "uint": "PrependUint32Slot",
+    "float": "PrependFloat32Slot",
+    "ulong": "PrependUint64Slot",
+}
+
+
+def _pack_reference(builder: Any, f: Field, value: Any) -> int:
     if f.kind == "string":
-        return writer.add_string(value)
+        return int(builder.CreateString(value))
     if f.kind == "table":
-        return _pack_table(writer, f.type, value)
+        return _pack_table(builder, f.type, value)
     if f.kind == "union":
-        return _pack_table(writer, value[0], value[1])
+        return _pack_table(builder, value[0], value[1])
     if f.type in _SCALARS:
-        numbers = np.asarray(value, _SCALARS[f.type])
-        align = DATA_ALIGN if f.type == "ubyte" else numbers.itemsize
-        return writer.add_bytes(numbers.tobytes(), numbers.size, align)
-    if f.type == "string":
-        return writer.add_references([writer.add_string(item) for item in value])
-    return writer.add_references([_pack_table(writer, f.type, item) for item in value])
+        return _pack_scalars(builder, np.asarray(value, _SCALARS[f.type]))
+    element = Field(f.name, 0, "string" if f.type == "string" else "table", f.type, 0, False)
+    offsets = [_pack_reference(builder, element, item) for item in value]
+    builder.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        builder.PrependUOffsetTRelative(offset)
+    return int(builder.EndVector())
+
+
+def _pack_scalars(builder: Any, values: np.ndarray) -> int:
+    width = values.dtype.itemsize
+    align = DATA_ALIGN if values.dtype == _SCALARS["ubyte"] else width
+    builder.StartVector(width, values.size, align)
+    head = builder.head - values.nbytes
+    builder.Bytes[head : builder.head] = values.tobytes()
+    builder.head = head
+    return int(builder.EndVector())
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -156,9 +178,6 @@ def _widths(f: Field) -> list[tuple[int, int]]:
 
 
 _FIELDS = {name: [(f, _widths(f)) for f in fields] for name, fields in TABLES.items()}
-_ABSENT = {
-    name: {f.name: _DEFAULTS[f] if f.kind == "scalar" else None for f in fields} for name, fields in TABLES.items()
-}
 
 
 def _damaged(what: str) -> ModelError:
@@ -171,7 +190,6 @@ class _Walk:
     def __init__(self, view: memoryview) -> None:
         self.view = view
         self.budget = len(view) // 8
-        self._layouts: dict[tuple[str, int, int], tuple[int, Sequence[tuple[Field, dict[int, int]]]]] = {}
 
     def fail(self, what: str, at: int) -> ModelError:
         return _damaged(f"{what} at byte {at} of {len(self.view)} is out of bounds")
@@ -199,53 +217,40 @@ class _Walk:
 
     def frame(self, name: str, at: int) -> dict[int, int]:
         """Places of the fields that are there, by slot."""
-        return {slot: at + offset for _, offsets in self._present(name, at) for slot, offset in offsets.items()}
-
-    def _present(self, name: str, at: int) -> Sequence[tuple[Field, dict[int, int]]]:
-        """Fields that are there, and the offsets of their slots in the table. Tables with one vtable that lie alike
-        are looked at once."""
         vtable = (at - self.u32(at)) % 2**32
-        key = name, vtable, at % 8
-        if key in self._layouts:
-            table_bytes, present = self._layouts[key]
-            if at + table_bytes <= len(self.view):
-                return present
         if vtable % 2 or vtable + 4 > len(self.view):
             raise self.fail(f"the vtable of {name}", at)
         vtable_bytes, table_bytes = self.u16(vtable), self.u16(vtable + 2)
         in_file = vtable + vtable_bytes <= len(self.view) and at + table_bytes <= len(self.view)
         if vtable_bytes < 4 or vtable_bytes % 2 or table_bytes < 4 or not in_file:
             raise self.fail(f"the vtable of {name}", at)
-        entries = struct.unpack_from(f"<{vtable_bytes // 2 - 2}H", self.view, vtable + 4)
-        present = []
+        offsets = struct.unpack_from(f"<{vtable_bytes // 2 - 2}H", self.view, vtable + 4)
+        slots: dict[int, int] = {}
         for f, widths in _FIELDS[name]:
-            offsets: dict[int, int] = {}
             for slot, width in widths:
-                offset = entries[slot] if slot < len(entries) else 0
+                offset = offsets[slot] if slot < len(offsets) else 0
                 if offset:
                     if offset < 4 or offset + width > table_bytes or (at + offset) % width:
                         raise self.fail(f"{name}.{f.name}", at)
-                    offsets[slot] = offset
-            if f.required and f.slot not in offsets:
+                    slots[slot] = at + offset
+            if f.required and f.slot not in slots:
                 raise _damaged(f"{name} at byte {at} has no {f.name}")
-            if offsets:
-                present.append((f, offsets))
-        self._layouts[key] = table_bytes, present
-        return present
+        return slots
 
     def table(self, name: str, at: int) -> Table:
         self.spend(name, at)
-        table = dict(_ABSENT[name])
-        for f, offsets in self._present(name, at):
-            if f.kind == "scalar":
-                table[f.name] = _STRUCTS[f.type].unpack_from(self.view, at + offsets[f.slot])[0]
-            elif f.kind == "union":
-                table[f.name] = self.union(f, {slot: at + offset for slot, offset in offsets.items()})
-            else:
-                table[f.name] = self._referred(f, self.follow(at + offsets[f.slot]))
-        return table
+        slots = self.frame(name, at)
+        return {f.name: self.field(f, slots) for f in TABLES[name]}
 
-    def _referred(self, f: Field, to: int) -> Any:
+    def field(self, f: Field, slots: dict[int, int]) -> Any:
+        place = slots.get(f.slot)
+        if f.kind == "scalar":
+            return _DEFAULTS[f] if place is None else self.scalar(f.type, place)
+        if f.kind == "union":
+            return self.union(f, slots)
+        if place is None:
+            return None
+        to = self.follow(place)
         if f.kind == "string":
             return self.string(to)
         return self.table(f.type, to) if f.kind == "table" else self.vector(f.type, to)

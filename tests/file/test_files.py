@@ -6,14 +6,12 @@ import errno
 import fcntl
 import math
 import os
-import random
 import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-import flatbuffers
 import nets
 import numpy as np
 import pytest
@@ -23,8 +21,6 @@ from nmpconv.base import files
 from nmpconv.base.files import read_file, write_file
 from nmpconv.errors import InputError, ModelError, OutputError
 from nmpconv.file import flatbuffer, reader
-from nmpconv.file.flatbuffer import REFERENCE
-from nmpconv.file.flatbuffer_writer import FlatWriter
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Preprocess, Shifts
 
@@ -98,38 +94,6 @@ def test_constants_are_aligned(data: bytes) -> None:
 
 def test_pack_and_unpack_are_inverse(data: bytes) -> None:
     assert flatbuffer.pack(flatbuffer.unpack(data)) == data
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_writer_writes_as_flatbuffers_does(seed: int) -> None:
-    """Tables with fields of all widths in any order, of which some have one vtable; vectors and strings between."""
-    dice = random.Random(seed)
-    ours, theirs = FlatWriter(), flatbuffers.Builder(16)
-    slots = {"?": "Bool", "b": "Int8", "H": "Uint16", "i": "Int32", "Q": "Uint64"}
-    places = [(ours.add_string("äb"), theirs.CreateString("äb"))]
-    for _ in range(30):
-        numbers = np.arange(dice.randrange(5), dtype=dice.choice([np.uint8, np.int16, np.int32]))
-        places.append(
-            (ours.add_bytes(numbers.tobytes(), numbers.size, numbers.itemsize), theirs.CreateNumpyVector(numbers))
-        )
-        kinds = dice.sample([*slots, REFERENCE], dice.randrange(6))
-        fields = [
-            (2 * i, kind, dice.randrange(len(places)) if kind == REFERENCE else 1) for i, kind in enumerate(kinds)
-        ]
-        theirs.StartObject(12)
-        for slot, kind, value in fields:
-            if kind == REFERENCE:
-                theirs.PrependUOffsetTRelativeSlot(slot, places[value][1], 0)
-            else:
-                getattr(theirs, f"Prepend{slots[kind]}Slot")(slot, value, 0)
-        table = ours.add_table([(slot, k, places[value][0] if k == REFERENCE else value) for slot, k, value in fields])
-        places.append((table, theirs.EndObject()))
-    theirs.StartVector(4, len(places), 4)
-    for _, place in reversed(places):
-        theirs.PrependUOffsetTRelative(place)
-    root, theirs_root = ours.add_references([place for place, _ in places]), theirs.EndVector()
-    theirs.Finish(theirs_root, b"NMP1")
-    assert ours.finish(root, b"NMP1") == bytes(theirs.Output())
 
 
 def test_pack_refuses_unknown_and_missing_fields() -> None:

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+import flatbuffers
 import numpy as np
 
 from fuzz_inputs import small
 from nmpconv.file import flatbuffer
-from nmpconv.file.flatbuffer_writer import FlatWriter
 from nmpconv.file.writer import to_bytes
 
 ELEMENTS = 40  # of a list that may change
@@ -55,9 +55,11 @@ def files() -> list[bytes]:
     contents = []
     for data in (*(to_bytes(graph, {}) for graph in small.graphs()), small.sound()):
         if len(data) <= small.BYTES:
-            writer = FlatWriter(defaults=True)
-            at = flatbuffer._pack_table(writer, flatbuffer.ROOT, {**flatbuffer.unpack(data), "checksum": 1})
-            contents.append(flatbuffer.seal(writer.finish(at, flatbuffer.IDENTIFIER)))
+            builder = flatbuffers.Builder(1 << 12)
+            builder.ForceDefaults(True)
+            at = flatbuffer._pack_table(builder, flatbuffer.ROOT, {**flatbuffer.unpack(data), "checksum": 1})
+            builder.Finish(at, file_identifier=flatbuffer.IDENTIFIER)
+            contents.append(flatbuffer.seal(bytes(builder.Output())))
     return contents
 
 
