@@ -280,9 +280,9 @@ def test_a_tensor_with_a_grid_of_the_model_fills_its_type() -> None:
     net = layers()
     net.conv("r", "a", 4, 3, clamp=RELU)
     net.conv("a", "y", 3)
-    graph = replace(net.graph("y"), given={"a": Given(0.03, 0, "uint8")})
-    stored = offsets.run(graph, observed(graph, feeds(graph)), in_bits(graph, 8))[0]
-    assert stored["a"].origin > 0
+    graphs = [replace(net.graph("y"), given={"a": Given(0.03, 0, "uint8")}, faithful=keep) for keep in (False, True)]
+    stored = [offsets.run(graph, observed(graph, feeds(graph)), in_bits(graph, 8))[0] for graph in graphs]
+    assert [bool(graph["a"].origin) for graph in stored] == [True, False]
 
 
 def test_wide_nets_keep_zero() -> None:

@@ -15,6 +15,8 @@ sides. Kernels know nothing of it, and the float function stays the same.
    long chain of residual sums, TELLING tensors at equal distances stand for all.
 
 Origins that were chosen by name are more such equations, with a constant.
+
+A graph that keeps a model's grids has the origins that these have.
 """
 
 from __future__ import annotations
@@ -99,6 +101,8 @@ def wished(graph: Graph, wishes: Mapping[str, float]) -> dict[str, float]:
 
 def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> dict[str, Row]:
     equations = _Equations(graph, stats)
+    if graph.faithful:
+        equations.rows = {name: {} for name in equations.rows}
     equations.choose({name: row["origin"] for name, row in choices.tensors.items() if "origin" in row})
     return {name: row for name, row in equations.rows.items() if row}
 
