@@ -40,6 +40,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/fuse_table.py": (5, "about lookup"),
     "passes/float/stacks.py": (15, "sums of squares along a concat, and what may lie between; builds mul and add"),
     "passes/quantize/counted_padding.py": (2, "builds pad"),
+    "passes/quantize/given_tables.py": (2, "products of a lookup and what it reads"),
     "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),
     "passes/float/layout.py": (28, "about transpose and reshape, and the weights of fully_connected"),

@@ -55,7 +55,7 @@ class Tensor:
 @dataclass(frozen=True, eq=False)
 class Operator:
     """kind: name of the builtin operator, or of a custom one. inputs, outputs: numbers of tensors, ABSENT for an input
-    that is left out. options: by name; of operators whose options are not read, the bytes of "custom" ones."""
+    that is left out. options: by name; of operators whose options are not read, the "bytes" of custom ones."""
 
     kind: str
     inputs: tuple[int, ...]
@@ -128,7 +128,7 @@ class _ModelReader:
             self._kinds[code],
             self._numbers(table["inputs"], tensors, f"inputs of {label}", ABSENT),
             self._numbers(table["outputs"], tensors, f"outputs of {label}"),
-            settings.options() if settings else {"custom": table["custom_options"]},
+            settings.options() if settings else {"bytes": table["custom_options"]},
         )
 
     def _tensor(self, place: int, table: FlatTable) -> Tensor:

@@ -90,7 +90,7 @@ def transpose_conv_bias(call: OperatorCall) -> str:
 
     Source: MediaPipe, transpose_conv_bias.cc.
     """
-    padding, width, height = (int(number) for number in call.options["custom"][:12].view("<i4"))
+    padding, width, height = (int(number) for number in call.options["bytes"][:12].view("<i4"))
     if padding not in (1, 2) or min(width, height) < 1:
         raise ValueError(f"padding {padding}, strides {height} and {width}")
     asked = list(call.output().shape)
