@@ -86,7 +86,7 @@ FLOORS: dict[str, dict[str, Floor]] = {
     "mobilenetv2_100_224_ptqdeq": _floors(Floor(21.5, 98, 1), 12.5, Floor(57, 99.8)),
     "squeezenet1.1_227": _floors(Floor(33.9, 95.5, 1), 27, Floor(57, 99)),
     "cifar10_se_mbv3_local": _floors(Floor(28.2, 98.3, 1), 25.5, Floor(55, 99.5)),
-    "ppocr_cls": _outputs(Floor(24, 94), Floor(53, 98.5)),
+    "ppocr_cls": _outputs(Floor(25.5, 93), Floor(53, 98.5)),
     "ultraface_rfb_320": _outputs(Floor(36.5), Floor(63)),
     "yunet_n_320": _outputs(Floor(17), Floor(52)),
     "yolox_nano_416": _outputs(Floor(13.3), Floor(45)),
