@@ -1,7 +1,8 @@
 """One layer in place of many that have the same weights and read one tensor, index by index.
 
 A recurrent net that was unrolled multiplies the input of each step by one matrix. `expand.recurrent` does that for all
-steps at once; so does this pass, whatever wrote the steps (LSTMCell and GRUCell of torch, unroll=True of Keras).
+steps at once; so does this pass, whatever wrote the steps (LSTMCell and GRUCell of torch, unroll=True of Keras). It
+saves copies of weights; the results of all steps are alive together.
 
 1. Each layer reads a slice of one index of an axis, which is not the last, and has the others whole. Between the two
    may be reshapes that keep the last axis.
