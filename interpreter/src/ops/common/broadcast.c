@@ -141,14 +141,13 @@ typedef struct place {
   size_t at, digits[NMP_RANK_MAX + 1];
 } place;
 
-static place place_of(const axes *m, const size_t *strides, size_t row) {
-  place p = {0, {0}};
+static void find_row(place *p, const axes *m, const size_t *strides, size_t row) {
+  memset(p, 0, sizeof *p);
   for (uint32_t i = 1; i < m->count; i++) {
-    p.digits[i] = row % m->size[i];
-    p.at += p.digits[i] * strides[i];
+    p->digits[i] = row % m->size[i];
+    p->at += p->digits[i] * strides[i];
     row /= m->size[i];
   }
-  return p;
 }
 
 static void move_on(place *p, const axes *m, const size_t *strides) {
@@ -176,7 +175,8 @@ static void copy_row(void *to, const nmp_tensor *t, size_t at, size_t step, size
 
 /* `count` elements of an operand from element `first` of the output on. */
 static void copy_rows(void *to, const nmp_tensor *t, const axes *m, const size_t *strides, size_t first, size_t count) {
-  place p = place_of(m, strides, first / m->size[0]);
+  place p;
+  find_row(&p, m, strides, first / m->size[0]);
   size_t column = first % m->size[0];
   for (size_t i = 0, n; i < count; i += n) {
     n = m->size[0] - column < count - i ? m->size[0] - column : count - i;
