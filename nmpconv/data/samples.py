@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -243,8 +244,9 @@ def spread(count: int, limit: int) -> list[int]:
 
 
 def scattered(count: int, limit: int) -> list[int]:
-    """At most limit indices below count, one in each of as many equal parts, at places without a period: of calls in
-    sequences of one length they are first, middle and last ones, where evenly spaced ones may all be first ones.
+    """At most limit indices below count, one in each part between those of `spread`, at places without a period: of
+    calls in sequences of one length they are first, middle and last ones, where evenly spaced ones may all be first
+    ones.
     """
-    steps = [i + (i * GOLDEN) % 1 for i in range(limit)]
-    return list(range(count)) if count <= limit else [int(step * count / limit) for step in steps]
+    parts = pairwise([*spread(count, limit), count])
+    return [first + int(i * GOLDEN % 1 * (end - first)) for i, (first, end) in enumerate(parts)]

@@ -88,11 +88,22 @@ def test_a_state_on_another_grid_is_requantized(gru, tmp_path):
 def test_calls_of_all_places_in_their_sequences_are_fitted(tmp_path):
     """Every eighth call begins a sequence, where the state is 0: these alone would say nothing of it."""
     assert {i % 8 for i in scattered(800, 100)} == set(range(8))
-    assert len({*scattered(800, 100)}) == 100 and scattered(5, 100) == [0, 1, 2, 3, 4]
     build(FILTER, 14, tmp_path / "m.onnx")
     data = np.random.default_rng(3).normal(size=(100, 8, 4)).astype(np.float32)
     found = nmpconv.convert(tmp_path / "m.onnx", data, bits="16", state="y=last")
     assert [text for text in found.report.warnings if "last" in text] == []
+
+
+def test_calls_are_fitted_once():
+    """Each in a part of its own: those that are held out of a choice are not among those that it was fitted to."""
+    for count in range(1, 60):
+        assert scattered(count, count) == scattered(count, count + 7) == list(range(count))
+        for limit in range(1, count):
+            ends = [i * count // limit for i in range(limit + 1)]
+            rows = zip(ends, scattered(count, limit), ends[1:], strict=False)
+            assert len(scattered(count, limit)) == limit
+            assert all(first <= call < end for first, call, end in rows)
+    assert scattered(0, 5) == []
 
 
 @pytest.mark.parametrize(
