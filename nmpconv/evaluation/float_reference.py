@@ -108,7 +108,7 @@ def _one_by_one(net: Net, calls: Sequence[Call], keep: Sequence[int]) -> list[Re
 
 def _batch(net: Net, calls: Sequence[Call], keep: Sequence[int]) -> list[Results]:
     """The same, at once: of a net without states, where outputs alone are looked at."""
-    arrays = {name: np.concatenate([call.integers[name] for call in calls]) for name in calls[0].integers}
+    arrays = {p.name: np.concatenate([p.rows(call.integers[p.name]) for call in calls]) for p in net.inputs}
     outputs = net.run_float(arrays)
     reals = [y.reshape(len(calls), *port.shape) for y, port in zip(outputs, net.outputs, strict=True)]
     at = [[port.tensor for port in net.outputs].index(tensor) for tensor in keep]

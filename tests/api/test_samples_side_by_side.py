@@ -10,6 +10,7 @@ import cli_files
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import nmpconv
 from nmpconv.base import thread_pool
@@ -104,6 +105,22 @@ def test_pieces_are_batches(model: tuple[Path, bytes, Path], monkeypatch: pytest
     monkeypatch.setattr(float_reference, "_batch", float_reference._one_by_one)
     assert by_batch == nmpconv.evaluate(file, data, threads=1)
     assert sum(sizes) == COUNT
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
+def test_inputs_without_a_batch(shape: tuple[int, ...]) -> None:
+    """Pieces of samples, each an array of the shape that the model has, of any rank."""
+    ports = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name in "xy"]
+    model = helper.make_model(
+        helper.make_graph([helper.make_node("Tanh", ["x"], ["y"])], "g", ports[:1], ports[1:]),
+        opset_imports=[helper.make_opsetid("", 14)],
+        ir_version=8,
+    )
+    rng = np.random.default_rng(4)
+    data = [np.asarray(rng.normal(size=shape), np.float32) for _ in range(20)]
+    evaluation = nmpconv.evaluate(nmpconv.convert(model, data), data, reference=model)
+    assert evaluation.n == 20
+    assert evaluation.sqnr["y"] > 30
 
 
 @pytest.mark.usefixtures("four_cores")
