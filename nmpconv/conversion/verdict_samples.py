@@ -46,10 +46,11 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
     apart = decisions.unfitted(context, calibrated)
     if len(calibrated.fitter.images) < HELD_OUT or (score is None and not apart):
         return Validated(score, Quality(why="no samples that nothing was fitted to"))
-    if score is None or apart or context.options.decoder or not score.each_db:
+    decoder = None if calibrated.size is None else context.options.decoder
+    if score is None or apart or decoder is not None or not score.each_db:
         trial = decisions.held_out(context, calibrated)
-        if context.options.decoder is not None:
-            begin = partial(open_measure, AP, context.options.decoder, calibrated.size)
+        if decoder is not None:
+            begin = partial(open_measure, AP, decoder, calibrated.size)
             truth = None if boxes is None else [boxes[i] for i in trial.indices]
             trial = replace(trial, labels=truth, metric=(begin, AP))
         trials = CandidateEvaluator(decision.fitter, decision.recipe, trial, _finished)

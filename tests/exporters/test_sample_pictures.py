@@ -78,6 +78,15 @@ def test_the_report_of_a_conversion_knows_the_decoder(tmp_path: Path) -> None:
     assert len(SVG.findall(report.read_text())) == 8
 
 
+def test_no_boxes_where_arrays_feed_a_detector(tmp_path: Path) -> None:
+    """The verdict is of the outputs: boxes are in pixels, which arrays have none of."""
+    data = np.random.default_rng(2).normal(size=(12, 3, 32, 32)).astype(np.float32)
+    report = tmp_path / "report.html"
+    converted = nmpconv.convert(detector(), data, decoder="yolox", report=report)
+    assert converted.report.verdict.quality.basis == "sqnr"
+    assert 'class="box"' not in report.read_text()
+
+
 def test_masks_of_both_models(tmp_path: Path) -> None:
     data, model = photos(tmp_path / "photos"), segmenter()
     page = nmpconv.html_report(nmpconv.convert(model, data, mean=127.5, std=64), data=data, reference=model)

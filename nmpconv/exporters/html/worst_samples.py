@@ -78,7 +78,7 @@ def judge(
 ) -> Judged:
     """Runs at most ``limit`` samples. reference: the float model; without it the samples with wrong classes come first,
     and then those whose best two classes are closest. decoder: of a detector's outputs, whose boxes are then drawn, and
-    compared with the float model's. Raises InputError, UsageError.
+    compared with the float model's, where it is fed with images. Raises InputError, UsageError.
     """
     feed = Feed(net, sources, limit=limit)
     count = min(limit, len(feed))
@@ -86,7 +86,8 @@ def judge(
     engine = None if reference is None else _engine(reference, net, feed)
     worst: list[tuple[tuple[float, ...], int, Sample]] = []
     tally = _Tally(net)
-    boxes = None if decoder is None or reference is None else AveragePrecision.of(decoder, feed.size)
+    is_compared = decoder is not None and reference is not None and feed.size is not None
+    boxes = AveragePrecision.of(decoder, feed.size) if is_compared else None
     for i in range(count):
         sample = feed[i]
         if feed.begins(i):
