@@ -37,7 +37,8 @@ from nmpconv.runtime.interpreter import Net
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
 RANKED = 5
-PIECE, PIECE_BYTES = 16, 1 << 24  # samples of a worker or thread at a time, and of all outputs; sequences go whole
+PIECE = 16  # samples of a worker or thread at a time; sequences go whole
+PIECE_BYTES = 1 << 24  # of all outputs that wait, and of all inputs that are being run
 PARTS = 4  # pieces for each thread: who is done early takes another one
 
 
@@ -218,12 +219,13 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
 
     count = len(wanted)
     size = sum(8 * math.prod(port.shape) for port in net.outputs)
+    fed = sum(4 * math.prod(port.shape) for port in net.inputs) * (1 if judge is None else 2)
     if side_by_side:
         models, threads = Models(pair), net.batch_threads
         if judge is not None:  # each run of the float model takes all cores, and has memory of its own
             threads = min(threads, thread_pool.MOST)
         at_once = max(1, min(PARTS * PIECE * threads, PIECE_BYTES // size, count))
-        step = -(-at_once // (PARTS * threads))
+        step = min(-(-at_once // (PARTS * threads)), max(1, PIECE_BYTES // (fed * threads)))
         for first in range(0, count, at_once):
             samples = range(first, min(first + at_once, count))
             parts = [samples[i : i + step] for i in range(0, len(samples), step)]
@@ -231,7 +233,7 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
                 thread_pool.each(lambda part: models.run([call(i) for i in part]), parts, threads)
             )
         return
-    step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // size))
+    step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // (size + fed)))
     firsts = list(range(0, count, step))
     if feed.starts is not None and workers.count > 1:
         firsts = [start for start in feed.starts if start < count]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Semaphore
 
@@ -13,13 +14,17 @@ import pytest
 from onnx import helper
 
 import nmpconv
+from nmpconv.api.file_argument import sources
 from nmpconv.base import thread_pool
+from nmpconv.base.workers import Here
 from nmpconv.data.samples import Samples
 from nmpconv.errors import InputError
 from nmpconv.evaluation import accuracy, float_reference
 from nmpconv.runtime import interpreter
+from nmpconv.runtime.interpreter import load
 
 COUNT = 61
+INPUT_BYTES = 4 * 3 * 8 * 8  # of a sample as float32
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +110,40 @@ def test_pieces_are_batches(model: tuple[Path, bytes, Path], monkeypatch: pytest
     monkeypatch.setattr(float_reference, "_batch", float_reference._one_by_one)
     assert by_batch == nmpconv.evaluate(file, data, threads=1)
     assert sum(sizes) == COUNT
+
+
+class Two:
+    """Two workers' pieces, one after the other."""
+
+    count, map = 2, Here.map
+
+
+@pytest.mark.usefixtures("four_cores")
+@pytest.mark.parametrize(("has_reference", "by_thread", "by_worker"), [(False, 2, 7), (True, 1, 3)])
+def test_pieces_of_large_inputs(
+    model: tuple[Path, bytes, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    has_reference: bool,
+    by_thread: int,
+    by_worker: int,
+) -> None:
+    """Bytes of inputs, and of the float model's, bound the samples that are read at the same time."""
+    reference, file, images = model
+    sizes, run = [], float_reference.Models.run
+
+    def counted(models: float_reference.Models, calls: Sequence[float_reference.Call]) -> list[float_reference.Ran]:
+        sizes.append(len(calls))
+        return run(models, calls)
+
+    monkeypatch.setattr(float_reference.Models, "run", counted)
+    monkeypatch.setattr(accuracy, "PIECE", 16)
+    monkeypatch.setattr(accuracy, "PIECE_BYTES", 4 * 2 * INPUT_BYTES)
+    for workers, most in ((Here(), by_thread), (Two(), by_worker)):
+        sizes.clear()
+        options = {"reference": reference if has_reference else None, "workers": workers}
+        evaluation = accuracy.evaluate(load(file), sources(str(images)), **options)
+        assert evaluation.n == sum(sizes) == COUNT
+        assert max(sizes) == most
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
