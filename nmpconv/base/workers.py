@@ -196,19 +196,20 @@ class Cluster:
             hint = "pip install nmpconv[dask]"
             raise UsageError("workers of a cluster need dask", where="--workers", hint=hint) from None
         client: Any = partial(Client, address, timeout=CONNECT_SECONDS, set_as_default=False)  # it has no types
+        self._client = _answer(client, address, "no scheduler answers")
         try:
-            self._client = _within(client, 2 * CONNECT_SECONDS)
-        except (OSError, ValueError) as error:
-            raise InputError(f"no scheduler answers: {error}", where=address) from None
-        except Exception as error:  # another program may send anything
-            raise InputError(f"no scheduler of dask answers there ({error})", where=address) from None
-        for worker, version in self._client.run(_version, on_error="return").items():
-            if version != __version__:
-                self.close()
-                has = f"has nmpconv {version}" if isinstance(version, str) else f"cannot run nmpconv: {version}"
-                hint = f"install nmpconv {__version__} on all workers: results could differ"
-                raise InputError(f"worker {worker} {has}, this is {__version__}", where=address, hint=hint)
-        self.count = max(1, sum(self._client.nthreads().values()))
+            run = partial(self._client.run, _version, on_error="return")
+            versions: dict[str, Any] = _answer(run, address, "not all workers answer")
+            for worker, version in versions.items():
+                if version != __version__:
+                    has = f"has nmpconv {version}" if isinstance(version, str) else f"cannot run nmpconv: {version}"
+                    hint = f"install nmpconv {__version__} on all workers: results could differ"
+                    raise InputError(f"worker {worker} {has}, this is {__version__}", where=address, hint=hint)
+            threads: dict[str, int] = _answer(self._client.nthreads, address, "no scheduler answers")
+        except InputError:
+            self.close()
+            raise
+        self.count = max(1, sum(threads.values()))
 
     def map(self, function: Callable[[S, P], R], shared: S, pieces: Iterable[P]) -> Generator[R]:
         left, open_ = iter(pieces), deque[Any]()
@@ -232,6 +233,16 @@ class Cluster:
 
 def _version() -> str:
     return __version__
+
+
+def _answer(ask: Callable[[], R], address: str, silence: str) -> R:
+    """Answer of a cluster. silence: what it means where there is none. Raises InputError."""
+    try:
+        return _within(ask, 2 * CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{silence}: {error}", where=address) from None
+    except Exception as error:  # another program may send anything
+        raise InputError(f"no scheduler of dask answers there ({error})", where=address) from None
 
 
 def _within(work: Callable[[], R], seconds: float) -> R:

@@ -21,6 +21,7 @@ import pytest
 
 import nmpconv
 from nmpconv.api.file_argument import sources
+from nmpconv.base import workers as workers_module
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.workers import Here, Processes, Workers, opened
 from nmpconv.errors import InputError, UsageError
@@ -232,21 +233,63 @@ def test_a_cluster_that_loses_a_worker(shapes: bytes, tmp_path: Path) -> None:
 )
 def test_workers_of_another_version(monkeypatch: pytest.MonkeyPatch, version: Any, message: str) -> None:
     """Their results could be others."""
-    closed = []
+    closed = fake_cluster(monkeypatch, lambda: {"tcp://v": nmpconv.__version__, "tcp://w": version}, dict)
+    with pytest.raises(InputError, match=message), opened("tcp://here:1"):
+        pass
+    assert closed == [True]
+
+
+def lost() -> Any:
+    raise OSError("in <TCP>: Stream is closed")  # as a CommClosedError of dask is
+
+
+def silent_peer() -> Any:
+    time.sleep(5)
+
+
+@pytest.mark.parametrize(
+    ("versions", "threads", "message"),
+    [
+        (silent_peer, dict, r"not all workers answer: nothing within 0\.1 seconds"),
+        (lost, dict, "not all workers answer: in <TCP>: Stream is closed"),
+        (dict, lost, "no scheduler answers: in <TCP>: Stream is closed"),
+        (dict, silent_peer, r"no scheduler answers: nothing within 0\.1 seconds"),
+    ],
+    ids=["hangs", "lost", "no scheduler", "scheduler hangs"],
+)
+def test_workers_that_do_not_answer(
+    monkeypatch: pytest.MonkeyPatch, versions: Callable[[], Any], threads: Callable[[], Any], message: str
+) -> None:
+    """A scheduler may answer where a worker of it hangs."""
+    closed, start = fake_cluster(monkeypatch, versions, threads), time.monotonic()
+    monkeypatch.setattr(workers_module, "CONNECT_SECONDS", 0.05)
+    with pytest.raises(InputError, match=message) as caught, opened("tcp://here:1"):
+        pass
+    assert time.monotonic() - start < 4
+    assert caught.value.where == "tcp://here:1"
+    assert closed == [True]
+
+
+def fake_cluster(
+    monkeypatch: pytest.MonkeyPatch, versions: Callable[[], Any], threads: Callable[[], Any]
+) -> list[bool]:
+    """versions, threads: give what a scheduler tells of its workers. Returns a list that gets a row at a close."""
+    closed: list[bool] = []
 
     class Client:
         def __init__(self, address: str, **others: Any) -> None: ...
 
-        def run(self, function: Callable[[], str], on_error: str) -> dict[str, Any]:
-            return {"tcp://v": function(), "tcp://w": version}
+        def run(self, function: Callable[[], str], on_error: str) -> Any:
+            return versions()
+
+        def nthreads(self) -> Any:
+            return threads()
 
         def close(self) -> None:
             closed.append(True)
 
     monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Client=Client))
-    with pytest.raises(InputError, match=message), opened("tcp://here:1"):
-        pass
-    assert closed == [True]
+    return closed
 
 
 OTHERS = """
