@@ -302,7 +302,8 @@ class Options:
         default="auto",
         metadata=as_flag(
             EXPERTS,
-            "Cross-layer equalization; a simpler mode where the float function would change.",
+            "Cross-layer equalization; a simpler mode where the float function would change. "
+            "streams: vector that fills long residual streams more evenly.",
             recipe=True,
         ),
     )

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from nmpconv.conversion.option_types import option_flag
+from nmpconv.conversion.options import Options
+from nmpconv.conversion.quantizer import EQUALIZATIONS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COLUMNS = 100
@@ -54,6 +59,15 @@ def test_short_documents_are_short(path: str) -> None:
 def test_every_decision_is_numbered_once() -> None:
     numbers = [path.name[:3] for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))]
     assert numbers == [f"{number:03}" for number in range(1, len(numbers) + 1)]
+
+
+def test_the_glossary_has_every_equalization() -> None:
+    words = " ".join((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split())
+    assert f"equalization ({', '.join(EQUALIZATIONS)})" in words
+    assert [mode for mode in EQUALIZATIONS if mode != "none" and f"*{mode}*" not in words] == []
+    [flag] = [option_flag(option) for option in fields(Options) if option.name == "equalize"]
+    assert flag is not None
+    assert "streams: " in flag.help
 
 
 def cited_tests() -> list[tuple[str, str]]:
