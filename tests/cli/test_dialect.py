@@ -150,7 +150,7 @@ def test_older_names_are_taken_by_every_command_that_has_data(cli) -> None:
         (("device", "zzz"), "nmpconv device: there is no command 'zzz'\nhint: there are info, list, build"),
         (
             (*CONVERT, "--equalize=vectr"),
-            f"--equalize: 'vectr' {FORM}auto, none, scalar, vector\nhint: did you mean vector?",
+            f"--equalize: 'vectr' {FORM}auto, none, scalar, vector, streams\nhint: did you mean vector?",
         ),
     ],
 )
