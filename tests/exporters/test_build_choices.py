@@ -48,8 +48,9 @@ def attention(bits: int) -> bytes:
     return to_bytes(nets.placed(net.graph("y")), {})
 
 
-def choice(data: bytes, name: str) -> str:
-    built = bundle({"model": data})["src/base/build.h"].decode()
+def choice(data: bytes, name: str, **more: bytes) -> str:
+    """A choice of a bundle of the model, and of more models."""
+    built = bundle({"model": data, **more})["src/base/build.h"].decode()
     return built.partition(f"#define {name} ")[2].partition("\n")[0]
 
 
@@ -118,7 +119,27 @@ def test_ranges_of_results(op: str, low: int, high: int, wanted: str) -> None:
     same = {} if op == "add" else {f"pad_{side}": 1 for side in ("top", "left", "bottom", "right")}
     groups = {"groups": 4} if op == "depthwise" else {}
     net.op(kind, inputs, "y", quant=replace(nets.grid(8, -4), lo=low, hi=high), **same, **groups)
-    assert choice(to_bytes(nets.placed(net.graph("y")), {}), "NMP_CONV_RANGES") == wanted
+    data = to_bytes(nets.placed(net.graph("y")), {})
+    assert choice(data, "NMP_CONV_RANGES") == wanted
+    assert choice(data, "NMP_CONV_RANGES", more=data) == wanted
+    assert choice(depthwise(8, 3), "NMP_CONV_RANGES", more=data) == wanted
+
+
+@pytest.mark.parametrize(
+    ("op", "channels", "wanted"),
+    [("fully_connected", 1, "2"), ("fully_connected", 2, "1"), ("batch_matmul", 1, "2"), ("batch_matmul", 2, "1")],
+)
+def test_ranges_of_products_of_one_channel(op: str, channels: int, wanted: str) -> None:
+    """These are depthwise to kernels: a build that has depthwise layers without a range takes theirs, too."""
+    net = nets.Net(3, nets.grid(8, -4))
+    net.input("x", 1, 6, channels)
+    net.input("z", 1, channels, channels)
+    net.integers("w", channels, channels, most=90, quant=nets.grid(8, *[-6] * channels, axis=0))
+    net.integers("b", channels, most=50, quant=nets.grid(16, -4))
+    inputs = "x w b" if op == "fully_connected" else "x z"
+    net.op(op, inputs, "y", quant=replace(nets.grid(8, -4), lo=0, hi=96))
+    data = to_bytes(nets.placed(net.graph("y")), {})
+    assert choice(depthwise(8, 3), "NMP_CONV_RANGES", more=data) == wanted
 
 
 @pytest.mark.slow

@@ -22,6 +22,8 @@ from nmpconv.runtime.targets import needs_portable
 # Folders of src/ that a bundle of models leaves out: levels that no microcontroller has, and what serves them alone.
 ON_PCS = ("arch/x86", "arch/aarch64", "arch/rvv", "arch/wasm", "conv/gemm", "conv/depthwise", "core/fuse")
 OPS = "ops"  # one op a file
+CONVOLUTIONS = ("conv2d", "conv_add")
+PRODUCTS = (*CONVOLUTIONS, "fully_connected", "batch_matmul")  # ops that are an `nmp_conv` to kernels
 CUSTOM = "custom"  # an op's name, and the folder of users' files
 IMAGE, SOUND = "image/", ("sound/", "core/sounds.c")  # for models that take pictures, or sound
 PUBLIC = ("nmp.h", "nmp.hpp", "nmp_custom.h")  # headers that programs include
@@ -118,7 +120,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
     products = [b for _, b in pairs]  # weights to a kernel
     hard = any(x.dtype == "int16" for pair in pairs for x in pair)
     softmaxes = [(op, model) for op, model in ops if op.kind == "softmax"]
-    convolutions = [(op, model) for op, model in ops if op.kind in ("conv2d", "conv_add")]
+    convolutions = [(op, model) for op, model in ops if op.kind in CONVOLUTIONS]
     depthwise = [(op, model) for op, model in convolutions if _is_depthwise(op, model)]
     values = [dtype for model in each for dtype in _activation_types(model)]
     choices = {
@@ -134,7 +136,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
         "NMP_CONV_HARD": int(hard or any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
-        "NMP_CONV_RANGES": max((1 + (pair in depthwise) for pair in ops if _has_range(*pair)), default=0),
+        "NMP_CONV_RANGES": max((1 + _is_depthwise(op, m) for op, m in ops if _has_range(op, m)), default=0),
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
         "NMP_TWO_MEMORIES": int(knows_two_memories(models)),
         "NMP_CUSTOM": int(any(op.kind == CUSTOM for op, _ in ops)),
@@ -163,9 +165,11 @@ def _has_range(op: FileOp, model: Model) -> bool:
 
 
 def _is_depthwise(op: FileOp, model: Model) -> bool:
-    """A depthwise convolution with one result a channel."""
+    """A depthwise convolution with one result a channel: `nmp_conv_is_depthwise`. So is a product of 1 -> 1 channel."""
+    if op.kind not in PRODUCTS:
+        return False
     x, y = _ends(op, model)
-    return is_depthwise(op.params["groups"], x.shape, y.shape)
+    return is_depthwise(op.params.get("groups", 1), x.shape, y.shape)
 
 
 def _has_three_rows(op: FileOp, model: Model) -> bool:
@@ -176,8 +180,8 @@ def _has_three_rows(op: FileOp, model: Model) -> bool:
 
 
 def _ends(op: FileOp, model: Model) -> tuple[FileTensor, FileTensor]:
-    """Input and output of a convolution."""
-    return model.tensors[layer_inputs(op.kind, op.inputs)[0]], model.tensors[op.outputs[0]]
+    """Input and output of a convolution, or of another product."""
+    return model.tensors[(layer_inputs(op.kind, op.inputs) or op.inputs)[0]], model.tensors[op.outputs[0]]
 
 
 def _overlap(a: FileTensor, b: FileTensor) -> bool:
