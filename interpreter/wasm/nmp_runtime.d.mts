@@ -63,7 +63,8 @@ export function run(file: Source, values: Numbers | Record<string, Numbers>, opt
 /** Names of the CPU levels, the plainest first. */
 export function levels(module?: Options["module"]): Promise<string[]>;
 
-/** The integers that a port has for real numbers: nearest, halves up, within `clip`.
+/** The integers that a port has for real numbers: nearest, halves up, within `clip`. Numbers beyond float32 are for a
+ * Float64Array.
  * @throws RangeError: another length, or no finite number. */
 export function quantized(port: Port, numbers: Numbers): Int8Array | Int16Array | Int32Array;
 

@@ -174,14 +174,16 @@ const eachRun = (port, count, task) => {
 
 const offset = (port, k) => (port.offsets ? port.offsets[k] : port.origin);
 
-/** sat(round_half_up((x - offset) / 2^exponent)), the difference in float32: schema/FORMAT.md, "Ports". */
+/** sat(round_half_up((x - offset) / 2^exponent)), the difference in float32, of a Float64Array in float64:
+ * schema/FORMAT.md, "Ports". */
 export function quantized(port, numbers) {
   const to = new TYPES[port.bits]((8 * port.bytes) / port.bits), [low, high] = port.clip;
   if (numbers.length !== to.length) throw new RangeError(`${port.name} has ${to.length} numbers, given are ${numbers.length}`);
+  const rounded = numbers instanceof Float64Array ? (x) => x : Math.fround;
   eachRun(port, to.length, (k, first, end) => {
     const o = offset(port, k), factor = 2 ** -port.exponents[k];
     for (let i = first; i < end; i++) {
-      const x = o ? Math.fround(numbers[i] - o) : numbers[i];
+      const x = o ? rounded(numbers[i] - o) : numbers[i];
       if (!Number.isFinite(x)) throw new RangeError(`${port.name}: number ${i} is ${numbers[i]}`);
       const q = Math.min(Math.max(x * factor, low), high), down = Math.floor(q);
       to[i] = q - down >= 0.5 ? down + 1 : down;

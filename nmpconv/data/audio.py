@@ -68,12 +68,12 @@ class FrontEnd:
         return self.mfcc or self.bands or 1
 
     def frames(self, samples: np.ndarray) -> np.ndarray:
-        """float32 [frames, width] of samples [n]; those at the end that fill no window are left out."""
+        """float32 [frames, width] of samples [n], in integers float64, which holds all of them; samples at the end that
+        fill no window are left out."""
         if not self.bands:
             return np.asarray(samples, np.float32)[:, None]
         if self.integers:
-            whole = sound.features(self.whole, to_pcm(samples))
-            return np.ldexp(whole, sound.EXPONENT).astype(np.float32)  # exact: energies have 23 bits
+            return np.ldexp(sound.features(self.whole, to_pcm(samples)), sound.EXPONENT)  # MFCC may pass 2^24
         count = max(0, (len(samples) - self.window) // self.hop + 1)
         cut = np.lib.stride_tricks.sliding_window_view(samples, self.window)[:: self.hop] if count else samples[:0]
         hann, filters, cosines = np.hanning(self.window), self._filters(), self._cosines()

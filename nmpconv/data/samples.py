@@ -23,10 +23,11 @@ class Samples:
     """A sequence of samples for one model input, read when asked for.
 
     kind:       "image": samples[i] is uint8 [H,W,C], RGB or gray, of the model's size;
-                "array": samples[i] is float32 of ``shape``, taken as the model's input as it is.
+                "array": samples[i] is of ``shape`` and ``dtype``, taken as the model's input as it is.
     shape:      the ONNX input's, batch 1. preprocess: set for images only.
     labels:     one class number a sample, or None; of a call in a sequence None where only the last one has a label.
     max_pixels: see `images.load`.
+    dtype:      of arrays: float32, or float64, which holds the integers of sound.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Samples:
     indices: tuple[int, ...]
     labels: tuple[int | None, ...] | None = None
     max_pixels: int | None = None
+    dtype: type[np.floating[Any]] = np.float32
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -72,7 +74,7 @@ class Samples:
     def __getitem__(self, i: int) -> np.ndarray:
         index = self.indices[i]
         if self.preprocess is None:
-            return _array(self.source.array(index), self.shape, self.source.where(index))
+            return _array(self.source.array(index), self.shape, self.source.where(index), self.dtype)
         size = images.image_shape(self.shape, self.preprocess)
         picture = self.source.image(index)
         if picture is not None:
@@ -155,7 +157,9 @@ def open_samples(
     return Samples("image", shape, preprocess, source, indices, labels, max_pixels)
 
 
-def _array(raw: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
+def _array(
+    raw: np.ndarray, shape: tuple[int, ...], where: str, dtype: type[np.floating[Any]] = np.float32
+) -> np.ndarray:
     if raw.shape not in (shape, shape[1:]):
         turned = sorted(raw.shape) in (sorted(shape), sorted(shape[1:]))
         raise InputError(
@@ -168,7 +172,7 @@ def _array(raw: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
     if raw.dtype.kind not in "biuf":
         raise InputError(f"an array of {raw.dtype}; real numbers are allowed", where=where)
     with np.errstate(over="ignore"):  # becomes infinity, which is refused
-        x = np.array(raw, dtype=np.float32).reshape(shape)
+        x = np.array(raw, dtype=dtype).reshape(shape)
     if not np.isfinite(x).all():
         raise InputError("the array holds NaN or infinity", where=where)
     return x

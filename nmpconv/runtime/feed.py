@@ -109,15 +109,14 @@ class Feed:
         threads may ask."""
         arrays = {}
         for name, samples in self._samples.items():
-            pixels = self._ports[name].pixels
-            if pixels and samples.preprocess is None:  # the ONNX model's numbers
-                arrays[name] = self._ports[name].integers(sample[name])
+            port, x = self._ports[name], sample[name]
+            if samples.preprocess is not None:
+                arrays[name] = graph_input(x, samples.preprocess, samples.shape, pixels=True, dtype="int8")
                 continue
-            dtype = "int8" if pixels else "float32"
-            arrays[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=pixels, dtype=dtype)
-            if not pixels:
-                input_range = InputRange.of(self._ports[name])
-                input_range.add(self._ports[name].stored(arrays[name]))
+            arrays[name] = port.integers(x) if port.pixels else x  # the ONNX model's numbers
+            if not port.pixels:
+                input_range = InputRange.of(port)
+                input_range.add(port.stored(x))
                 with self._counting:
                     self.ranges[name].merge(input_range)
         return arrays
@@ -202,7 +201,7 @@ class Feed:
                 where=where,
                 hint="give .npy or .npz arrays, or convert again with images",
             )
-        return samples
+        return replace(samples, dtype=np.float64) if self._front is not None and self._front.integers else samples
 
 
 def stream_of(model: Model) -> Stream | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import subprocess
+import wave
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,10 @@ from nmpconv.errors import ModelError, UsageError
 from nmpconv.exporters.c_sources import bundle
 from nmpconv.file import reader
 from nmpconv.file.writer import to_bytes
+from nmpconv.ir import Shifts
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import interpreter
+from nmpconv.runtime.feed import Feed
 
 OWN = "sound_cases.c"
 KINDS = 8
@@ -204,6 +207,25 @@ def test_mfcc_are_a_cosine_transform(htk: int) -> None:
         cosines = [math.cos(math.pi * k * (2 * band + 1) / 80) for band in range(40)]
         factor = 2 / math.sqrt(80) if k or htk else 1 / math.sqrt(40)
         np.testing.assert_allclose(found[:, k], logarithms @ cosines * factor, atol=2e-5)
+
+
+def test_files_of_sound_are_fed_as_the_devices_integers(tmp_path: Path) -> None:
+    """Also where MFCC pass 2^24: float32 rounds the first one of silence, to another integer of this grid."""
+    front, pcm = parse("rate=16000,window=512,hop=64,bands=64,mfcc=13,htk=1,floor=1e-10"), np.zeros(640, np.int16)
+    with wave.open(str(tmp_path / "silence.wav"), "wb") as file:
+        file.setparams((1, 2, front.rate, 0, "NONE", ""))
+        file.writeframes(pcm.tobytes())
+    net = nets.Net(grid=nets.grid(16, -15))
+    net.input("x", 1, 3, 13)
+    net.op("requantize", "x", "y", quant=nets.grid(8, 0))
+    graph = net.graph("y", sources=True)
+    graph = graph.with_values(replace(graph["x"], shifts=Shifts((0,), None, (-261.0,))))
+    [written] = sound_ports.fronts(graph, front, None, ()).values()
+    host = interpreter.load(to_bytes(plan_memory.run(graph), {}, sounds={"x": written}))
+    feed = Feed(host, {"": tmp_path / "silence.wav"})
+    wanted = sound.integers(written, sound.features(written, pcm), -32768, 32767)
+    assert abs(wanted[0, 0]) < 32767
+    np.testing.assert_array_equal(host.inputs[0].integers(feed.integers(feed[0])["x"])[0, 0], wanted)
 
 
 def test_powers_are_those_of_the_transform() -> None:

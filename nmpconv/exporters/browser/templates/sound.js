@@ -11,7 +11,7 @@ byId("about").textContent = [`${input.frames} ${unit}, ${seconds(input.frames)} 
 // A run on as many frames as the input has. Returns the scores, or null where outputs are none.
 let took = 0;
 const call = (frames) => {
-  const values = new Float32Array(frames.length * width);
+  const values = new (front.tables ? Float64Array : Float32Array)(frames.length * width);
   frames.forEach((frame, i) => frame.forEach((x, band) => { values[turned ? band * frames.length + i : i * width + band] = x; }));
   net.write(input.name, quantized(port, values));
   const begin = performance.now();

@@ -120,7 +120,7 @@ const inIntegers = ({ hop, points, window, turns, first, counts, weights, floor,
     });
     const coefficient = (k) => logarithms.reduce((sum, x, band) => sum + x * cepstrum[k * first.length + band], 0);
     const numbers = Array.from({ length: cepstrum.length / first.length }, (_, k) => Math.floor((coefficient(k) + 16384) / 32768));
-    return Float32Array.from(cepstrum.length ? numbers : logarithms, (x) => x / 65536);
+    return Float64Array.from(cepstrum.length ? numbers : logarithms, (x) => x / 65536);
   };
   return (samples) => {
     const pcm = Int16Array.from(samples, (x) => Math.min(Math.max(Math.floor(x * 32768 + 0.5), -32768), 32767));
@@ -129,8 +129,8 @@ const inIntegers = ({ hop, points, window, turns, first, counts, weights, floor,
   };
 };
 
-/** A function of samples that returns frames: an array of Float32Array of `mfcc` or `bands` numbers; with a rate alone of one. Samples
- * at the end that fill no window are left out. */
+/** A function of samples that returns frames: an array of Float32Array of `mfcc` or `bands` numbers, in integers of
+ * Float64Array; with a rate alone of one. Samples at the end that fill no window are left out. */
 export function frontEnd({ rate, window, hop, bands, low, high, floor, fft, mfcc, htk, tables }) {
   if (tables) return inIntegers(tables);
   if (!bands) return (samples) => Array.from(samples, (x) => Float32Array.of(x));
