@@ -4,6 +4,7 @@ front end that could overflow is refused."""
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import wave
 from collections.abc import Callable
@@ -367,6 +368,16 @@ def test_a_front_end_says_whether_it_is_in_integers() -> None:
         assert not parse(f"{text},window=512,hop=256,bands=20").integers
         with pytest.raises(UsageError, match=why):
             parse(f"{text},window=512,hop=256,bands=20,integers=1")
+
+
+def test_what_a_bundle_says_of_sound_is_in_the_documents(root: Path) -> None:
+    """Macros of an input that sound feeds, and `info.numbers`."""
+    header = bundle({"words": file_of(parse(FRONTS["mfcc"]).whole)})["src/words_data.h"].decode()
+    macros = header[header.index("WORDS_INPUT_0_RATE") :].partition("OUTPUT")[0]
+    text = (root / "docs" / "firmware.md").read_text(encoding="utf-8").partition("## Sound")[2].partition("\n## ")[0]
+    names = re.findall(r"WORDS_INPUT_0(_\w+)", macros)
+    assert "_NUMBERS" in names and "info.numbers" in text
+    assert [name for name in names if f"{name}`" not in text and f"WORDS_INPUT_0{name}" not in text] == []
 
 
 def test_long_sounds_are_transformed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
