@@ -34,12 +34,17 @@ def even_params(params: LookupParams, step: float) -> LookupParams:
     return _composed(params, steps)
 
 
-def product_params(params: LookupParams, step: float, ends: tuple[float, float]) -> LookupParams:
-    """x times the function, which is rounded to this step, a power of two, and saturates at these ends."""
+def product_params(
+    params: LookupParams, step: float, ends: tuple[float, float], clamp: tuple[float, float] | None
+) -> LookupParams:
+    """x times the function, which is rounded to this step, a power of two, and saturates at these ends. clamp: of the
+    product."""
     steps = params.steps()
     steps += _rounded(len(steps) - 1, step)
     steps.append(("clip", len(steps) - 1, *ends))
     steps.append(("mul", "x", len(steps) - 1))
+    if clamp is not None:
+        steps.append(("clip", len(steps) - 1, *clamp))
     return _composed(params, steps)
 
 

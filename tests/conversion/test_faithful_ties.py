@@ -59,10 +59,8 @@ def test_a_mean_of_nine_has_no_table(tmp_path: Path) -> None:
     assert "lookup" not in {node.op for node in result.graph.nodes}
 
 
-@pytest.mark.parametrize("kind", ["int8", "uint8"])
-@pytest.mark.parametrize("silu", [False, True])
-def test_tables_round_as_the_model_does(silu: bool, kind: str, tmp_path: Path) -> None:
-    """HardSigmoid of multiples of 3 steps are ties; a SiLU is rounded twice."""
+def table(kind: str, function: str, outputs: str = "float[1,3,12,12] y") -> onnx.ModelProto:
+    """function: what makes f of a, on the grid of x; SILU or others."""
     signed = kind == "int8"
     arrays = {
         "sx": np.float32(2.0**-5),
@@ -71,15 +69,11 @@ def test_tables_round_as_the_model_does(silu: bool, kind: str, tmp_path: Path) -
         "z": np.array(0 if signed else 128, kind),
         "zg": np.array(0, kind),
     }
-    functions = """g = Sigmoid(a)
-            gq = QuantizeLinear(g, sg, zg)
-            gd = DequantizeLinear(gq, sg, zg)
-            f = Mul(a, gd)"""
-    model = build(
-        f"""(float[1,3,12,12] x) => (float[1,3,12,12] y) {{
+    return build(
+        f"""(float[1,3,12,12] x) => ({outputs}) {{
             xq = QuantizeLinear(x, sx, z)
             a = DequantizeLinear(xq, sx, z)
-            {functions if silu else "f = HardSigmoid<alpha=0.16666667163372040, beta=0.5>(a)"}
+            {function}
             fq = QuantizeLinear(f, sy, z)
             y = DequantizeLinear(fq, sy, z)
         }}""",
@@ -87,7 +81,38 @@ def test_tables_round_as_the_model_does(silu: bool, kind: str, tmp_path: Path) -
         arrays=arrays,
         name="tables",
     )
+
+
+SILU = """g = Sigmoid(a)
+            gq = QuantizeLinear(g, sg, zg)
+            gd = DequantizeLinear(gq, sg, zg)
+            f = Mul(a, gd)"""
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "f = HardSigmoid<alpha=0.16666667163372040, beta=0.5>(a)",
+        SILU,
+        SILU.replace("f =", "m =") + " f = Relu(m)",
+        SILU.replace("f =", "m =") + " low = Constant<value_float=-0.2>() high = Constant<value_float=1.3>()"
+        " f = Clip(m, low, high)",
+    ],
+    ids=["hard_sigmoid", "silu", "silu_relu", "silu_clip"],
+)
+def test_tables_round_as_the_model_does(function: str, kind: str, tmp_path: Path) -> None:
+    """HardSigmoid of multiples of 3 steps are ties; a SiLU is rounded twice."""
+    model = table(kind, function)
     samples = np.rint(2 * pictures(16) * 32) / 32
     result = made(model, tmp_path, samples)
     assert not steps_apart(model, result, samples).any()
     assert [node.op for node in result.graph.nodes] == ["lookup"]
+
+
+def test_the_sigmoid_of_a_silu_may_be_an_output(tmp_path: Path) -> None:
+    model = table("int8", SILU, "float[1,3,12,12] y, float[1,3,12,12] gd")
+    samples = np.rint(2 * pictures(8) * 32) / 32
+    result = made(model, tmp_path, samples)
+    assert [node.op for node in result.graph.nodes] == ["lookup", "mul"]
+    assert np.abs(steps_apart(model, result, samples)).max() <= 1

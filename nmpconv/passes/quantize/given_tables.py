@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from nmpconv.ir import Given, Graph, Node
+from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops.even_tables import even_params, product_params, ties_to_even
 from nmpconv.ops.lookup import LookupParams
 
@@ -33,6 +33,7 @@ def _with_products(graph: Graph, known: Mapping[str, Given], narrow: Collection[
     """x times a table of x is a table."""
     makers, users = graph.producers(), graph.consumers()
     tables: dict[str, Node] = {}
+    plain: list[Value] = []
     gone: dict[str, str] = {}
     for node in graph.nodes:
         above = [makers[name] for name in node.inputs if name in makers]
@@ -40,12 +41,16 @@ def _with_products(graph: Graph, known: Mapping[str, Given], narrow: Collection[
         if node.op != "mul" or table is None:
             continue
         x, between = table.inputs[0], table.outputs[0]
-        if x in narrow and between in known and known[between].is_power and len(users[between]) == 1:
-            grid = known[between]
-            params = product_params(table.params, grid.scale, (grid.min, grid.max))
+        if between in graph.outputs or len(users[between]) != 1:
+            continue
+        if x in narrow and between in known and known[between].is_power:
+            grid, y = known[between], graph[node.outputs[0]]
+            params = product_params(table.params, grid.scale, (grid.min, grid.max), y.clamp)
             tables[node.name] = replace(table, name=node.name, outputs=node.outputs, params=params)
+            plain.append(replace(y, clamp=None))
             gone[table.name] = between
     nodes = tuple(tables.get(node.name, node) for node in graph.nodes if node.name not in gone)
+    graph = graph.with_values(*plain)
     left = {name: value for name, value in graph.values.items() if name not in gone.values()}
     return replace(graph, nodes=nodes, values=left)
 
