@@ -13,7 +13,7 @@ import pytest
 from tflite_files import LiteRT, Op, Tensor, constant, tflite
 
 from nmpconv.errors import InputError
-from nmpconv.frontend.tflite import to_onnx
+from nmpconv.frontend.tflite import sparse, to_onnx
 
 VECTORS = {"Int32Vector": 1, "Uint16Vector": 2, "Uint8Vector": 3}
 
@@ -83,26 +83,70 @@ def test_zeros_are_filled_in(name: str, need_package) -> None:
 
 
 ROWS = by_rows("Uint8Vector")[1]["dim_metadata"]
-DAMAGED = {
-    "its axes are not those of the tensor": {"traversal_order": [0, 0, 1], "dim_metadata": ROWS},
-    "an axis of 100000": {"traversal_order": [0, 1, 2], "dim_metadata": [axis(100_000), *ROWS[1:]]},
-    "its segments overlap": {
-        "traversal_order": [0, 1, 2],
-        "dim_metadata": [*ROWS[:2], listed([0, 6, 0, 6, 0, 6, 0], [1, 3, 2, 0, 1, 2])],
-    },
-    "2 segments": {"traversal_order": [0, 1, 2], "dim_metadata": [*ROWS[:2], listed([0, 6], [1, 3, 2, 0, 1, 2])]},
-    "a value lies outside of it": {
-        "traversal_order": [0, 1, 2],
-        "dim_metadata": [*ROWS[:2], listed([0, 2, 3, 3, 3, 3, 6], [1, 3, 2, 0, 1, 9])],
-    },
-}
+ORDER = [0, 1, 2]
+BAD_AXES = "its axes are not those of the tensor"
+DAMAGED = [
+    (BAD_AXES, {"traversal_order": [0, 0, 1], "dim_metadata": ROWS}),
+    (BAD_AXES, {"traversal_order": [0, 1, 2, 3], "block_map": [-7], "dim_metadata": [*ROWS, axis(2)]}),
+    (BAD_AXES, {"traversal_order": [0, 1, 2, 3], "block_map": [3], "dim_metadata": [*ROWS, axis(2)]}),
+    (BAD_AXES, {"traversal_order": [*range(7)], "block_map": [0] * 4, "dim_metadata": [*ROWS, *[axis(1)] * 4]}),
+    ("an axis of 100000", {"traversal_order": ORDER, "dim_metadata": [axis(100_000), *ROWS[1:]]}),
+    *(
+        (problem, {"traversal_order": ORDER, "dim_metadata": [*ROWS[:2], listed(segments, indices, "Int32Vector")]})
+        for problem, segments, indices in (
+            ("its segments overlap", [0, 6, 0, 6, 0, 6, 0], [1, 3, 2, 0, 1, 2]),
+            ("2 segments", [0, 6], [1, 3, 2, 0, 1, 2]),
+            ("its segments lie outside of 6 indices", [-9, -7, -6, -6, -6, -6, -3], [1, 3, 2, 0, 1, 2]),
+            ("its segments lie outside of 6 indices", [10, 12, 13, 13, 13, 13, 16], [1, 3, 2, 0, 1, 2]),
+            ("a value lies outside of it", [0, 2, 3, 3, 3, 3, 6], [1, 3, 2, 0, 1, 9]),
+        )
+    ),
+]
 
 
-@pytest.mark.parametrize("problem", DAMAGED)
-def test_places_that_make_no_sense(problem: str) -> None:
+@pytest.mark.parametrize(("problem", "sparsity"), DAMAGED)
+def test_places_that_make_no_sense(problem: str, sparsity: Mapping[str, Any]) -> None:
     values = np.arange(1, 7, dtype=np.float32)
     with pytest.raises(InputError, match=re.escape(f"tensor 'w' is sparse, {problem}")):
-        to_onnx(file((3, 2, 4), values, DAMAGED[problem]), "m.tflite")
+        to_onnx(file((3, 2, 4), values, sparsity), "m.tflite")
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((), f"tensor 'w' is sparse, {BAD_AXES}"),
+        ((-1, -1), "tensor 'w' has shape [-1, -1]"),
+        ((2**31 - 1, 2**31 - 1), "'w' the last, have more than 67108864 elements"),
+        ((2**13 + 1, 2**13), "'w' the last, have more than 67108864 elements"),
+    ],
+)
+def test_shapes_that_sparse_tensors_cannot_have(shape: tuple[int, ...], message: str) -> None:
+    levels = [listed([0, 1], [1]) for _ in shape]
+    sparsity = {"traversal_order": [*range(len(shape))], "dim_metadata": levels}
+    with pytest.raises(InputError, match=re.escape(message)):
+        to_onnx(file(shape, np.ones(1, np.float32), sparsity), "m.tflite")
+
+
+def test_sparse_tensors_of_a_file_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be of one buffer."""
+    monkeypatch.setattr(sparse, "DENSE_MAX", 50)
+    w = Tensor((3, 2, 4), "float32", np.arange(1, 7, dtype=np.float32), more={"sparsity": by_rows("Uint8Vector")[1]})
+    for count in (2, 3):
+        names = [f"w{i}" for i in range(count)]
+        data = tflite({"x": Tensor((3, 2, 4)), **dict.fromkeys(names, w)}, [], ["x"], ["x"])
+        if count == 2:
+            to_onnx(data, "m.tflite")
+            continue
+        with pytest.raises(InputError, match="'w2' the last, have more than 50 elements"):
+            to_onnx(data, "m.tflite")
+
+
+def test_a_sparse_tensor_of_texts_is_refused() -> None:
+    w = Tensor(
+        (4,), "string", np.zeros(9, np.uint8), more={"sparsity": {"traversal_order": [0], "dim_metadata": [axis(4)]}}
+    )
+    with pytest.raises(InputError, match="tensor 'w' is sparse and of type string"):
+        to_onnx(tflite({"x": Tensor((4,)), "w": w}, [], ["x"], ["x"]), "m.tflite")
 
 
 @pytest.mark.parametrize(("padding", "size"), [(1, (8, 12)), (1, (7, 11)), (2, (9, 12))])

@@ -11,7 +11,7 @@ from nmpconv.errors import InputError, Unsupported
 from nmpconv.frontend.tflite import variables
 from nmpconv.frontend.tflite.blocks import INSIDE
 from nmpconv.frontend.tflite.inner_graphs import KINDS, InnerGraphs
-from nmpconv.frontend.tflite.model import Operator, TfliteModel, parse
+from nmpconv.frontend.tflite.model import Operator, TfliteFile, TfliteModel
 from nmpconv.frontend.tflite.onnx_writer import DOMAIN, OperatorCall, Writer
 from nmpconv.frontend.tflite.operators import WRITERS
 from nmpconv.frontend.tflite.rows import Write
@@ -31,14 +31,15 @@ def to_onnx(data: bytes, where: str) -> onnx.ModelProto:
     Operators that cannot be written are in the domain `DOMAIN`, with the reason as their documentation. where: the
     file's name, for messages. Raises InputError for a file that is damaged.
     """
-    model = parse(data, where)
+    file = TfliteFile(data, where)
+    model = file.subgraph()
     writer = Writer(model, where)
     once = [
         operator.options.get("init_subgraph_index", 0)
         for operator in model.operators
         if operator.kind == variables.ONCE
     ]
-    starts = {name: x for number in once for name, x in variables.starts(parse(data, where, number)).items()}
+    starts = {name: x for number in once for name, x in variables.starts(file.subgraph(number)).items()}
     memory = variables.Variables(writer, starts)
 
     def write_all(part: Writer, depth: int) -> None:
@@ -49,7 +50,7 @@ def to_onnx(data: bytes, where: str) -> onnx.ModelProto:
                 message = f"operator {place} ({operator.kind}) is malformed: {error}"
                 raise InputError(message, where=where, hint="another export of the model") from error
 
-    graphs = InnerGraphs(data, where, write_all)
+    graphs = InnerGraphs(file, where, write_all)
     write_all(writer, 0)
     opset = OPSET_INT16 if _has_int16(model) else OPSET
     imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from nmpconv.errors import InputError, Unsupported
 from nmpconv.frontend.local_functions import NODES_MAX
-from nmpconv.frontend.tflite.model import TfliteModel, parse
+from nmpconv.frontend.tflite.model import TfliteFile
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall, Writer
 
 NESTED_MAX = 8  # of subgraphs in subgraphs
@@ -26,9 +26,8 @@ KINDS = ("IF", "WHILE")
 class InnerGraphs:
     """Subgraphs of a file. write_all: writes the operators of a writer's model, at a depth."""
 
-    def __init__(self, data: bytes, where: str, write_all: Callable[[Writer, int], None]) -> None:
-        self._data, self._where, self._write_all = data, where, write_all
-        self._models: dict[int, TfliteModel] = {}
+    def __init__(self, file: TfliteFile, where: str, write_all: Callable[[Writer, int], None]) -> None:
+        self._file, self._where, self._write_all = file, where, write_all
         self._operators = 0  # of all subgraphs that were written
 
     def write(self, call: OperatorCall, depth: int) -> list[str]:
@@ -67,10 +66,7 @@ class InnerGraphs:
         self, call: OperatorCall, option: str, operands: Sequence[str], depth: int, around: Writer | None = None
     ) -> Writer:
         """The subgraph that an option names, written with these tensors for its inputs. around: what they lie in."""
-        number = call.options.get(option, 0)
-        if number not in self._models:
-            self._models[number] = parse(self._data, self._where, number)
-        model = self._models[number]
+        model = self._file.subgraph(call.options.get(option, 0))
         if len(model.inputs) != len(operands) or not model.outputs:
             raise ValueError(f"{len(operands)} operands, a subgraph of {len(model.inputs)} inputs")
         self._operators += 1 + len(model.operators)

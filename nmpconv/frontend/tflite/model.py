@@ -72,26 +72,28 @@ class TfliteModel:
     operators: tuple[Operator, ...]
 
 
-def parse(data: bytes, where: str, subgraph: int = 0) -> TfliteModel:
-    """Raises InputError for what is no whole model."""
-    return _ModelReader(File(data, where), subgraph).model()
+class TfliteFile:
+    """The subgraphs of a file, each read once. Raises InputError for what is no whole model."""
 
-
-class _ModelReader:
-    def __init__(self, file: File, subgraph: int) -> None:
-        self._file = file
-        root = file.root("Model")
+    def __init__(self, data: bytes, where: str) -> None:
+        self._file = File(data, where)
+        root = self._file.root("Model")
         self._buffers: list[FlatTable] = root["buffers"]
         self._kinds = [_kind(code) for code in root["operator_codes"]]
-        subgraphs = root["subgraphs"]
-        if not 0 <= subgraph < len(subgraphs):
-            raise self._error(f"it has no subgraph {subgraph}" if subgraphs else "it has no subgraph")
-        self._graph: FlatTable = subgraphs[subgraph]
-        self._is_main = subgraph == 0
+        self._graphs: list[FlatTable] = root["subgraphs"]
+        self._models: dict[int, TfliteModel] = {}
         self._arrays: dict[tuple[int, str, tuple[int, ...]], np.ndarray] = {}
+        self._room = sparse.DENSE_MAX
 
-    def model(self) -> TfliteModel:
-        tables, operators = self._graph["tensors"], self._graph["operators"]
+    def subgraph(self, number: int = 0) -> TfliteModel:
+        if not 0 <= number < len(self._graphs):
+            raise self._error(f"it has no subgraph {number}" if self._graphs else "it has no subgraph")
+        if number not in self._models:
+            self._models[number] = self._read(self._graphs[number], is_main=number == 0)
+        return self._models[number]
+
+    def _read(self, graph: FlatTable, is_main: bool) -> TfliteModel:
+        tables, operators = graph["tensors"], graph["operators"]
         for what, rows, most in (("operators", operators, NODES_MAX), ("tensors", tables, TENSORS_MAX)):
             if len(rows) > most:
                 hint = "a part of the model"
@@ -100,12 +102,12 @@ class _ModelReader:
                 )
         tensors = tuple(self._tensor(i, table) for i, table in enumerate(tables))
         inputs, outputs = (
-            self._numbers(self._graph[side], len(tensors), f"the subgraph's {side}") for side in ("inputs", "outputs")
+            self._numbers(graph[side], len(tensors), f"the subgraph's {side}") for side in ("inputs", "outputs")
         )
-        if not outputs and self._is_main:
+        if not outputs and is_main:
             raise self._error("it has no outputs")
         nodes = tuple(self._operator(i, table, len(tensors)) for i, table in enumerate(operators))
-        return TfliteModel(self._graph["name"] or "main", tensors, inputs, outputs, nodes)
+        return TfliteModel(graph["name"] or "main", tensors, inputs, outputs, nodes)
 
     def _error(self, problem: str, hint: str = "download or export it again") -> InputError:
         return InputError(f"a damaged TFLite file: {problem}", where=self._file.where, hint=hint)
@@ -163,12 +165,14 @@ class _ModelReader:
             return None
         if number >= len(self._buffers):
             raise self._error(f"tensor '{name}' has buffer {number} of {len(self._buffers)}")
+        sparsity = table["sparsity"]
+        if sparsity is not None:  # each, also of the same buffer, is a constant of its own
+            self._make_room(name, shape)
         key = (number, kind, shape)
         if key not in self._arrays:
             content = self._bytes(self._buffers[number])
             if not len(content) and 0 not in shape:
                 return None
-            sparsity = table["sparsity"]
             read = self._array if sparsity is None else partial(self._sparse, sparsity)
             self._arrays[key] = read(name, kind, shape, content)
         return self._arrays[key]
@@ -182,14 +186,25 @@ class _ModelReader:
         data: np.ndarray = buffer["data"]
         return data
 
+    def _make_room(self, name: str, shape: tuple[int, ...]) -> None:
+        if min(shape, default=0) < 0:
+            raise self._error(f"tensor '{name}' has shape {list(shape)}")
+        self._room -= prod(shape)
+        if self._room < 0:
+            problem = f"its sparse tensors, '{name}' the last, have more than {sparse.DENSE_MAX} elements"
+            raise InputError(problem, where=self._file.where, hint="an export without sparse tensors")
+
     def _sparse(
         self, sparsity: FlatTable, name: str, kind: str, shape: tuple[int, ...], content: np.ndarray
     ) -> np.ndarray:
+        most = min(prod(shape), 2 * len(self._file.data))  # values have half a byte or more
         try:
-            places = sparse.dense_places(sparsity, shape)
+            places = sparse.dense_places(sparsity, shape, most)
         except ValueError as error:
             raise self._error(f"tensor '{name}' is sparse, {error}") from error
         values = self._array(name, kind, (len(places),), content)
+        if len(values) != len(places):
+            raise self._error(f"tensor '{name}' is sparse and of type {kind}")
         dense = np.zeros(prod(shape), values.dtype)
         dense[places] = values
         return dense.reshape(shape)
