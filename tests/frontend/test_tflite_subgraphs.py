@@ -14,6 +14,8 @@ from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.frontend import unroll
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.tflite import to_onnx as translated
+from nmpconv.frontend.tflite.model import TfliteFile
+from nmpconv.frontend.tflite.onnx_writer import Writer
 from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.ir import Graph
 
@@ -146,3 +148,51 @@ def test_subgraphs_that_grow_without_end_are_refused() -> None:
     again = Part([itself] * 20, ["p", "a"], ["b"])
     with pytest.raises(InputError, match="its subgraphs have more than"):
         translated(tflite(TENSORS, main, ["x"], ["y"], parts=[again, again]), "m")
+
+
+def several_ifs(count: int, branch: Part) -> bytes:
+    """y is a sum of IFs of x, which all run the same subgraphs."""
+    names = [f"y{i}" for i in range(count)]
+    ops = [*CHOOSE[:2], *(Op("IF", ("p", "x"), (name,), *IF) for name in names), Op("ADD_N", names, ("y",))]
+    return tflite(TENSORS | dict.fromkeys(names, Tensor((1, 8))), ops, ["x"], ["y"], parts=[branch, branch])
+
+
+def test_constants_of_a_subgraph_are_written_once(tmp_path: Path, need_package) -> None:
+    """As the model has them, and as its operators want them, wherever it runs."""
+    need_package("ai_edge_litert")
+    body = Part([*THEN.ops, Op("TANH", ("b",), ("c",))], ["a"], ["c"])
+    for data in (several_ifs(5, THEN), loop(body, steps=3)):
+        compared(data, tmp_path)
+        model = translated(data, "m")
+        assert sum(list(tensor.dims) == [8, 8] for tensor in model.graph.initializer) <= 2
+        inner = [a.g for node in model.graph.node for a in node.attribute if a.HasField("g")]
+        assert inner and not any(graph.initializer for graph in inner)
+
+
+def test_tensors_that_a_subgraph_does_not_use_have_no_names() -> None:
+    file = TfliteFile(several_ifs(3, ELSE), "m")
+    outer = Writer(file.subgraph(), "m")
+    before = len(outer._taken)
+    Writer(file.subgraph(1), "m", outer, ["x"])
+    assert len(outer._taken) == before + 2
+
+
+def test_a_fresh_name_is_not_searched_for() -> None:
+    class Names(dict[str, int]):
+        looks = 0
+
+        def __contains__(self, name: object) -> bool:
+            Names.looks += 1
+            return super().__contains__(name)
+
+    writer = Writer(TfliteFile(several_ifs(1, ELSE), "m").subgraph(), "m")
+    writer._taken = Names(writer._taken)
+    assert len({writer.fresh(wish) for wish in ("x", "x_3", "new") * 1000}) == 3000
+    assert Names.looks < 3 * 3000
+
+
+def test_operands_of_subgraphs_have_a_limit() -> None:
+    """A subgraph of few operators, with very many operands."""
+    many = Part([Op("CONCATENATION", ["a"] * 30_000, ("b",), "ConcatenationOptions", {})], ["a"], ["b"])
+    with pytest.raises(InputError, match="its subgraphs have more than 100000 operands"):
+        translated(several_ifs(2, many), "m")

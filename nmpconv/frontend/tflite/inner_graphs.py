@@ -4,7 +4,8 @@
 2. WHILE: the body is its second subgraph, with the first one behind it, which says whether there is another step. The
    importer unrolls it, where the number of steps is known.
 
-Tensors of a subgraph have names that no other one has. Its inputs are tensors around it, by their names there.
+Tensors of a subgraph have names that no other one has. Its inputs are tensors around it, by their names there. Its
+constants are those of the whole graph, also of a subgraph that runs at several places.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from onnx import TensorProto, helper
 
 from nmpconv.errors import InputError, Unsupported
 from nmpconv.frontend.local_functions import NODES_MAX
-from nmpconv.frontend.tflite.model import TfliteFile
+from nmpconv.frontend.tflite.model import TENSORS_MAX, TfliteFile
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall, Writer
 
 NESTED_MAX = 8  # of subgraphs in subgraphs
@@ -28,7 +29,7 @@ class InnerGraphs:
 
     def __init__(self, file: TfliteFile, where: str, write_all: Callable[[Writer, int], None]) -> None:
         self._file, self._where, self._write_all = file, where, write_all
-        self._operators = 0  # of all subgraphs that were written
+        self._operators = self._operands = 0  # of all subgraphs that were written
 
     def write(self, call: OperatorCall, depth: int) -> list[str]:
         """Results of an operator of `KINDS`, which is so deep in subgraphs. Raises Unsupported."""
@@ -70,8 +71,13 @@ class InnerGraphs:
         if len(model.inputs) != len(operands) or not model.outputs:
             raise ValueError(f"{len(operands)} operands, a subgraph of {len(model.inputs)} inputs")
         self._operators += 1 + len(model.operators)
-        if self._operators > NODES_MAX:
-            raise InputError(f"its subgraphs have more than {NODES_MAX} operators", where=self._where)
+        self._operands += len(model.operands())
+        for count, most, what in (
+            (self._operators, NODES_MAX, "operators"),
+            (self._operands, TENSORS_MAX, "operands"),
+        ):
+            if count > most:
+                raise InputError(f"its subgraphs have more than {most} {what}", where=self._where)
         inner = call.inner(model, operands, around)
         self._write_all(inner, depth + 1)
         return inner
@@ -92,4 +98,4 @@ def _copies(inner: Writer, names: Sequence[str]) -> list[str]:
 
 def _graph(inner: Writer, name: str, ports: Sequence[onnx.ValueInfoProto], results: Sequence[str]) -> onnx.GraphProto:
     outputs = [onnx.ValueInfoProto(name=result) for result in results]
-    return helper.make_graph(inner.nodes, name, ports, outputs, inner.initializers)
+    return helper.make_graph(inner.nodes, name, ports, outputs)

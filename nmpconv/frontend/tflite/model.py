@@ -71,6 +71,11 @@ class TfliteModel:
     outputs: tuple[int, ...]
     operators: tuple[Operator, ...]
 
+    def operands(self) -> list[int]:
+        """The tensor of each of its ports, and of each of its operators'."""
+        ports = (*self.inputs, *self.outputs)
+        return [*ports, *(n for op in self.operators for n in (*op.inputs, *op.outputs) if n != ABSENT)]
+
 
 class TfliteFile:
     """The subgraphs of a file, each read once. Raises InputError for what is no whole model."""

@@ -7,8 +7,8 @@ the importer names it, and says where the model can be cut.
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,19 +33,23 @@ Operand = str | np.ndarray | float
 
 
 class Writer:
-    """The ONNX graph of a model under construction. outer: of the graph around it. bound: what its inputs are there."""
+    """The ONNX graph of a model under construction. outer: of the graph around it. bound: what its inputs are there.
+
+    Constants of inner graphs are those of the whole one, each of them once.
+    """
 
     def __init__(
         self, model: TfliteModel, where: str, outer: Writer | None = None, bound: Sequence[str] | None = None
     ) -> None:
         self.model, self.where = model, where
         self.nodes: list[onnx.NodeProto] = []
-        self.initializers: list[onnx.TensorProto] = []
-        # By ONNX name; those around it, too.
-        self.constants: MutableMapping[str, np.ndarray] = ChainMap({}, outer.constants) if outer else {}
+        self.initializers: list[onnx.TensorProto] = outer.initializers if outer else []
+        self.constants: dict[str, np.ndarray] = outer.constants if outer else {}  # by ONNX name
+        self._is_inner = outer is not None
+        self._kept: dict[object, str] = outer._kept if outer else {}  # names of constants; see `_keep`
         self.blocks: dict[int, tuple[int, ...]] = {}  # of tensors whose images are cut into blocks, see `blocks`
-        self._taken: set[str] = outer._taken if outer else set()
-        self._names = [self.fresh(tensor.name) for tensor in model.tensors]
+        self._taken: dict[str, int] = outer._taken if outer else {}  # names, and the last number behind each
+        self._names = {number: self.fresh(model.tensors[number].name) for number in sorted({*model.operands()})}
         self._reals: dict[int, str] = {}  # ONNX names of tensors, as reals where they are quantized
         self._states: dict[int, str] = {}  # ports of tensors that are read of variables
         self._reals |= dict(zip(model.inputs, bound or (), strict=bound is not None))
@@ -55,24 +59,22 @@ class Writer:
 
     def fresh(self, wish: str) -> str:
         """A name that no tensor has."""
-        name, n = wish, 0
+        name = wish
         while name in self._taken:
-            n += 1
-            name = f"{wish}_{n}"
-        self._taken.add(name)
+            self._taken[wish] += 1
+            name = f"{wish}_{self._taken[wish]}"
+        self._taken[name] = 0
         return name
 
     def constant(self, data: np.ndarray, wish: str) -> str:
-        name = self.fresh(wish)
-        self._keep(data, name)
-        return name
+        return self._keep(data, self.fresh(wish))
 
     def real(self, number: int) -> str:
         """The ONNX name of a tensor; of its reals, where it is quantized."""
         if number not in self._reals:
             tensor, name = self.model.tensors[number], self._names[number]
             if tensor.data is not None:
-                self._keep(reals_of(tensor), name)
+                name = self._keep(reals_of(tensor), name)
             self._reals[number] = name
         return self._reals[number]
 
@@ -122,7 +124,6 @@ class Writer:
     def include(self, inner: Writer) -> None:
         """Appends what was written inside of this one."""
         self.nodes += inner.nodes
-        self.initializers += inner.initializers
 
     def port(self, number: int, name: str) -> onnx.ValueInfoProto:
         """An input of an inner graph, of reals where it is quantized."""
@@ -145,7 +146,7 @@ class Writer:
     def graph(self) -> onnx.GraphProto:
         """The whole graph. An output that is an input or a constant is a copy of it, under a name of its own."""
         computed = {name for node in self.nodes for name in node.output}
-        ends = dict(enumerate(self._names))
+        ends = dict(self._names)
         for number in dict.fromkeys(self.model.outputs):
             name = self._names[number]
             if name not in computed:
@@ -163,9 +164,14 @@ class Writer:
             element = _ELEMENTS.get(tensor.type, TensorProto.UNDEFINED)
         return helper.make_tensor_value_info(name, element, [None if size < 0 else size for size in tensor.shape])
 
-    def _keep(self, data: np.ndarray, name: str) -> None:
-        self.constants[name] = data
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(data).reshape(data.shape), name))
+    def _keep(self, data: np.ndarray, name: str) -> str:
+        """Returns the constant's name: another one, where it is in an inner graph, and one of them has it already."""
+        whole = np.ascontiguousarray(data)
+        key = (data.dtype.str, data.shape, hashlib.sha256(whole.data).digest()) if self._is_inner else name
+        if key not in self._kept:
+            self._kept[key], self.constants[name] = name, data
+            self.initializers.append(numpy_helper.from_array(whole.reshape(data.shape), name))
+        return self._kept[key]
 
     def _dequantized(self, tensor: Tensor, name: str, integers: str) -> str:
         real = self.fresh(f"{name}.dequantized")
