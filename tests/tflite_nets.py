@@ -1,9 +1,13 @@
-"""A network as a TFLite file: of reals, with dynamic ranges, of int8 and of int16 by int8."""
+"""Networks as TFLite files: of reals, with dynamic ranges, of int8 and of int16 by int8; small ones with constants
+without their zeros, and with subgraphs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
-from tflite_files import Op, Tensor, constant, tflite
+from tflite_files import Op, Part, Tensor, constant, tflite
 
 SAMPLES = 16
 CONV = {"stride_w": 1, "stride_h": 1, "fused_activation_function": 1}
@@ -89,3 +93,89 @@ def samples(kind: str, count: int = SAMPLES) -> np.ndarray:
     scale, zero = grid(kind, -2, 2)
     ends = np.iinfo(kind)
     return np.clip(np.rint(x / scale) + zero, ends.min, ends.max).astype(kind)
+
+
+# -- constants without their zeros -------------------------------------------------------------------------------------
+
+VECTORS = {"Int32Vector": 1, "Uint16Vector": 2, "Uint8Vector": 3}
+
+
+def axis(size: int) -> dict[str, Any]:
+    return {"format": 0, "dense_size": size}
+
+
+def listed(segments: Sequence[int], indices: Sequence[int], kind: str = "Uint8Vector") -> dict[str, Any]:
+    row: dict[str, Any] = {"format": 1}
+    for name, values in (("array_segments", segments), ("array_indices", indices)):
+        row |= {f"{name}_type": VECTORS[kind], name: (kind, {"values": values})}
+    return row
+
+
+def with_sparse(shape: Sequence[int], values: np.ndarray, sparsity: Mapping[str, Any]) -> bytes:
+    """y = x + DENSIFY(w)."""
+    w = Tensor(shape, "float32", values, more={"sparsity": sparsity})
+    tensors = {"x": Tensor(shape), "w": w, "d": Tensor(shape), "y": Tensor(shape)}
+    ops = [Op("DENSIFY", ("w",), ("d",)), Op("ADD", ("x", "d"), ("y",), "AddOptions", {})]
+    return tflite(tensors, ops, ["x"], ["y"])
+
+
+def by_rows(kind: str) -> tuple[np.ndarray, dict[str, Any]]:
+    """The last axis is listed, an empty row among them."""
+    dense = np.zeros((3, 2, 4), np.float32)
+    dense[0, 0, [1, 3]], dense[0, 1, 2], dense[2, 1, [0, 1, 2]] = (1, 2), 3, (4, 5, 6)
+    levels = [axis(3), axis(2), listed([0, 2, 3, 3, 3, 3, 6], [1, 3, 2, 0, 1, 2], kind)]
+    return dense, {"traversal_order": [0, 1, 2], "dim_metadata": levels}
+
+
+def by_columns() -> tuple[np.ndarray, dict[str, Any]]:
+    """The second axis before the first."""
+    dense = np.array([[0, 3, 0], [1, 0, 0], [2, 4, 0], [0, 0, 5]], np.float32)
+    levels = [axis(3), listed([0, 2, 4, 5], [1, 2, 0, 2, 3])]
+    return dense, {"traversal_order": [1, 0], "dim_metadata": levels}
+
+
+def by_blocks() -> tuple[np.ndarray, dict[str, Any]]:
+    """Blocks of 2 x 2, of which one in a row of two is there."""
+    dense = np.zeros((4, 4), np.float32)
+    dense[:2, 2:], dense[2:, :2] = [[1, 2], [3, 4]], [[5, 6], [7, 8]]
+    levels = [axis(2), listed([0, 1, 2], [1, 0]), axis(2), axis(2)]
+    return dense, {"traversal_order": [0, 1, 2, 3], "block_map": [0, 1], "dim_metadata": levels}
+
+
+# -- subgraphs ---------------------------------------------------------------------------------------------------------
+
+WEIGHTS = constant(np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32))
+TENSORS = {
+    **{name: Tensor((1, 8)) for name in "xyabc"},
+    **{"w": WEIGHTS, "zero": constant(np.float32(0)), "axes": constant(np.int32([0, 1]))},
+    **{"mean": Tensor(()), "p": Tensor((), "bool"), "yes": constant(np.array(True))},
+}
+IF = ("IfOptions", {"then_subgraph_index": 1, "else_subgraph_index": 2})
+THEN = Part([Op("FULLY_CONNECTED", ("a", "w", ""), ("b",), "FullyConnectedOptions", {})], ["a"], ["b"])
+ELSE = Part([Op("TANH", ("a",), ("b",))], ["a"], ["b"])
+CHOOSE = [
+    Op("MEAN", ("x", "axes"), ("mean",), "ReducerOptions", {}),
+    Op("GREATER", ("mean", "zero"), ("p",)),
+    Op("IF", ("p", "x"), ("y",), *IF),
+]
+
+
+def choice() -> bytes:
+    """y = THEN(x) where the mean of x is positive, else ELSE(x)."""
+    return tflite(TENSORS, CHOOSE, ["x"], ["y"], parts=[THEN, ELSE])
+
+
+def loop(body: Part, start: object = 0, steps: int = 5) -> bytes:
+    """y = body(x), so many times; a step is counted by i."""
+    kinds = {"i": Tensor((), "int32"), "j": Tensor((), "int32"), "end": Tensor((), "int32"), "goes": Tensor((), "bool")}
+    kinds |= {"start": constant(np.int32(start)) if isinstance(start, int) else Tensor((), "int32")}
+    kinds |= {"one": constant(np.int32(1)), "steps": constant(np.int32(steps))}
+    options = ("WhileOptions", {"cond_subgraph_index": 1, "body_subgraph_index": 2})
+    count = Op("ADD", ("i", "one"), ("j",), "AddOptions", {})
+    parts = [
+        Part([Op("LESS", ("i", "steps"), ("goes",))], ["i", "a"], ["goes"]),
+        Part([count, *body.ops], ["i", *body.inputs], ["j", *body.outputs]),
+    ]
+    main = [Op("WHILE", ("start", "x"), ("end", "y"), *options)]
+    inputs = ["x"] if isinstance(start, int) else ["x", "start"]
+    return tflite(TENSORS | kinds, main, inputs, ["y"], parts=parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,54 +11,10 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from tflite_files import LiteRT, Op, Tensor, constant, tflite
+from tflite_nets import VECTORS, axis, by_blocks, by_columns, by_rows, listed, with_sparse
 
 from nmpconv.errors import InputError
 from nmpconv.frontend.tflite import sparse, to_onnx
-
-VECTORS = {"Int32Vector": 1, "Uint16Vector": 2, "Uint8Vector": 3}
-
-
-def axis(size: int) -> dict[str, Any]:
-    return {"format": 0, "dense_size": size}
-
-
-def listed(segments: Sequence[int], indices: Sequence[int], kind: str = "Uint8Vector") -> dict[str, Any]:
-    row: dict[str, Any] = {"format": 1}
-    for name, values in (("array_segments", segments), ("array_indices", indices)):
-        row |= {f"{name}_type": VECTORS[kind], name: (kind, {"values": values})}
-    return row
-
-
-def file(shape: Sequence[int], values: np.ndarray, sparsity: Mapping[str, Any]) -> bytes:
-    """y = x + DENSIFY(w)."""
-    w = Tensor(shape, "float32", values, more={"sparsity": sparsity})
-    tensors = {"x": Tensor(shape), "w": w, "d": Tensor(shape), "y": Tensor(shape)}
-    ops = [Op("DENSIFY", ("w",), ("d",)), Op("ADD", ("x", "d"), ("y",), "AddOptions", {})]
-    return tflite(tensors, ops, ["x"], ["y"])
-
-
-def by_rows(kind: str) -> tuple[np.ndarray, dict[str, Any]]:
-    """The last axis is listed, an empty row among them."""
-    dense = np.zeros((3, 2, 4), np.float32)
-    dense[0, 0, [1, 3]], dense[0, 1, 2], dense[2, 1, [0, 1, 2]] = (1, 2), 3, (4, 5, 6)
-    levels = [axis(3), axis(2), listed([0, 2, 3, 3, 3, 3, 6], [1, 3, 2, 0, 1, 2], kind)]
-    return dense, {"traversal_order": [0, 1, 2], "dim_metadata": levels}
-
-
-def by_columns() -> tuple[np.ndarray, dict[str, Any]]:
-    """The second axis before the first."""
-    dense = np.array([[0, 3, 0], [1, 0, 0], [2, 4, 0], [0, 0, 5]], np.float32)
-    levels = [axis(3), listed([0, 2, 4, 5], [1, 2, 0, 2, 3])]
-    return dense, {"traversal_order": [1, 0], "dim_metadata": levels}
-
-
-def by_blocks() -> tuple[np.ndarray, dict[str, Any]]:
-    """Blocks of 2 x 2, of which one in a row of two is there."""
-    dense = np.zeros((4, 4), np.float32)
-    dense[:2, 2:], dense[2:, :2] = [[1, 2], [3, 4]], [[5, 6], [7, 8]]
-    levels = [axis(2), listed([0, 1, 2], [1, 0]), axis(2), axis(2)]
-    return dense, {"traversal_order": [0, 1, 2, 3], "block_map": [0, 1], "dim_metadata": levels}
-
 
 CASES = {**{kind: by_rows(kind) for kind in VECTORS}, "columns": by_columns(), "blocks": by_blocks()}
 
@@ -77,7 +33,7 @@ def test_zeros_are_filled_in(name: str, need_package) -> None:
     values = dense.transpose(order)[dense.transpose(order) != 0]
     if name == "blocks":
         values = np.arange(1, 9, dtype=np.float32)
-    data, zeros = file(dense.shape, values, sparsity), np.zeros(dense.shape, np.float32)
+    data, zeros = with_sparse(dense.shape, values, sparsity), np.zeros(dense.shape, np.float32)
     np.testing.assert_array_equal(ran(data, zeros), dense)
     np.testing.assert_array_equal(LiteRT(data).run(zeros)[0], dense)
 
@@ -108,7 +64,7 @@ DAMAGED = [
 def test_places_that_make_no_sense(problem: str, sparsity: Mapping[str, Any]) -> None:
     values = np.arange(1, 7, dtype=np.float32)
     with pytest.raises(InputError, match=re.escape(f"tensor 'w' is sparse, {problem}")):
-        to_onnx(file((3, 2, 4), values, sparsity), "m.tflite")
+        to_onnx(with_sparse((3, 2, 4), values, sparsity), "m.tflite")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +80,7 @@ def test_shapes_that_sparse_tensors_cannot_have(shape: tuple[int, ...], message:
     levels = [listed([0, 1], [1]) for _ in shape]
     sparsity = {"traversal_order": [*range(len(shape))], "dim_metadata": levels}
     with pytest.raises(InputError, match=re.escape(message)):
-        to_onnx(file(shape, np.ones(1, np.float32), sparsity), "m.tflite")
+        to_onnx(with_sparse(shape, np.ones(1, np.float32), sparsity), "m.tflite")
 
 
 def test_sparse_tensors_of_a_file_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

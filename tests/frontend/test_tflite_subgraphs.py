@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from tflite_files import LiteRT, Op, Part, Tensor, constant, tflite
+from tflite_files import LiteRT, Op, Part, Tensor, tflite
+from tflite_nets import CHOOSE, ELSE, IF, TENSORS, THEN, choice, loop
 
 from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.frontend import unroll
@@ -18,38 +19,6 @@ from nmpconv.frontend.tflite.model import TfliteFile
 from nmpconv.frontend.tflite.onnx_writer import Writer
 from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.ir import Graph
-
-rng = np.random.default_rng(0)
-WEIGHTS = constant(rng.standard_normal((8, 8)).astype(np.float32))
-TENSORS = {
-    **{name: Tensor((1, 8)) for name in "xyabc"},
-    **{"w": WEIGHTS, "zero": constant(np.float32(0)), "axes": constant(np.int32([0, 1]))},
-    **{"mean": Tensor(()), "p": Tensor((), "bool"), "yes": constant(np.array(True))},
-}
-IF = ("IfOptions", {"then_subgraph_index": 1, "else_subgraph_index": 2})
-THEN = Part([Op("FULLY_CONNECTED", ("a", "w", ""), ("b",), "FullyConnectedOptions", {})], ["a"], ["b"])
-ELSE = Part([Op("TANH", ("a",), ("b",))], ["a"], ["b"])
-CHOOSE = [
-    Op("MEAN", ("x", "axes"), ("mean",), "ReducerOptions", {}),
-    Op("GREATER", ("mean", "zero"), ("p",)),
-    Op("IF", ("p", "x"), ("y",), *IF),
-]
-
-
-def loop(body: Part, start: object = 0, steps: int = 5) -> bytes:
-    """y = body(x), so many times; a step is counted by i."""
-    kinds = {"i": Tensor((), "int32"), "j": Tensor((), "int32"), "end": Tensor((), "int32"), "goes": Tensor((), "bool")}
-    kinds |= {"start": constant(np.int32(start)) if isinstance(start, int) else Tensor((), "int32")}
-    kinds |= {"one": constant(np.int32(1)), "steps": constant(np.int32(steps))}
-    options = ("WhileOptions", {"cond_subgraph_index": 1, "body_subgraph_index": 2})
-    count = Op("ADD", ("i", "one"), ("j",), "AddOptions", {})
-    parts = [
-        Part([Op("LESS", ("i", "steps"), ("goes",))], ["i", "a"], ["goes"]),
-        Part([count, *body.ops], ["i", *body.inputs], ["j", *body.outputs]),
-    ]
-    main = [Op("WHILE", ("start", "x"), ("end", "y"), *options)]
-    inputs = ["x"] if isinstance(start, int) else ["x", "start"]
-    return tflite(TENSORS | kinds, main, inputs, ["y"], parts=parts)
 
 
 def compared(data: bytes, folder: Path) -> Graph:
@@ -70,7 +39,7 @@ def compared(data: bytes, folder: Path) -> Graph:
 
 def test_an_if_on_data_is_both_branches_and_a_choice(tmp_path: Path, need_package) -> None:
     need_package("ai_edge_litert")
-    graph = compared(tflite(TENSORS, CHOOSE, ["x"], ["y"], parts=[THEN, ELSE]), tmp_path)
+    graph = compared(choice(), tmp_path)
     assert {"fully_connected", "lookup"} <= {node.op for node in graph.nodes}
 
 

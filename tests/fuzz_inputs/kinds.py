@@ -142,7 +142,10 @@ def _tables(folder: Path) -> dict[str, list[bytes]]:
 
 
 def _tflite(folder: Path) -> dict[str, list[bytes]]:
-    return {"tflite": [tflite_nets.net(kind) for kind in ("float32", "float16", "dynamic", "int8", "int16")]}
+    nets = [tflite_nets.net(kind) for kind in ("float32", "float16", "dynamic", "int8", "int16")]
+    sparse = [tflite_nets.by_rows("Uint16Vector"), tflite_nets.by_columns(), tflite_nets.by_blocks()]
+    nets += [tflite_nets.with_sparse(x.shape, x[x != 0], sparsity) for x, sparsity in sparse]
+    return {"tflite": [*nets, tflite_nets.choice(), tflite_nets.loop(tflite_nets.ELSE)]}
 
 
 def _archives(folder: Path) -> dict[str, list[bytes]]:
