@@ -88,7 +88,8 @@ class TfliteFile:
         self._graphs: list[FlatTable] = root["subgraphs"]
         self._models: dict[int, TfliteModel] = {}
         self._arrays: dict[tuple[int, str, tuple[int, ...]], np.ndarray] = {}
-        self._room = sparse.DENSE_MAX
+        self._dense = sparse.DENSE_MAX + sparse.DENSE_OF_BYTE * len(data)  # elements that sparse tensors may have
+        self._room = self._dense
 
     def subgraph(self, number: int = 0) -> TfliteModel:
         if not 0 <= number < len(self._graphs):
@@ -196,7 +197,7 @@ class TfliteFile:
             raise self._error(f"tensor '{name}' has shape {list(shape)}")
         self._room -= prod(shape)
         if self._room < 0:
-            problem = f"its sparse tensors, '{name}' the last, have more than {sparse.DENSE_MAX} elements"
+            problem = f"its sparse tensors, '{name}' the last, have more than {self._dense} elements"
             raise InputError(problem, where=self._file.where, hint="an export without sparse tensors")
 
     def _sparse(

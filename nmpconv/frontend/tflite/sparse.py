@@ -12,7 +12,8 @@ import numpy as np
 
 from nmpconv.frontend.tflite.flat_tables import FlatTable
 
-DENSE_MAX = 2**26  # elements of all sparse tensors of a file, zeros among them
+DENSE_MAX = 2**24  # elements of all sparse tensors of a file, zeros among them, beside those for its bytes
+DENSE_OF_BYTE = 16
 _VECTORS = {1: "Int32Vector", 2: "Uint16Vector", 3: "Uint8Vector"}  # numbers of the union of indices
 
 
