@@ -44,9 +44,10 @@ BLOCKS = {
 }
 # Channels of a depthwise kernel, as above.
 LANES = {**dict.fromkeys(PLAIN32, (1, 1)), "cortex-m4": (4, 2), "cortex-m55": (8, 8)}
+ONE_BY_ONE = ("cortex-m4",)  # whose depthwise kernel takes fewer int8 channels one at a time
 # Counts of sums that only some targets' kernels know.
 SPECIAL = {
-    **{target: {"heavy", "strided"} for target in PLAIN32},
+    **{target: {"heavy", "strided", "places"} for target in PLAIN32},
     "cortex-m4": {"late", "ragged", "prepared", "tails", "clipped", "wide"},
     "cortex-m55": {"broken"},
 }
@@ -151,6 +152,8 @@ def _counted(op: FileOp, model: Model, target: str, portable: bool) -> Counted:
         kind = "depthwise" + "x".join(str(axis.kernel) for axis in sums.window)
         kind = kind if kind == "depthwise3x3" and sums.window[1].dilation == 1 else "depthwise"
         counts = _depthwise(sums, outputs[0], LANES[target][wide])
+    elif sums.by_channel and not wide and target in ONE_BY_ONE:
+        kind, counts = "depthwise1", _one_by_one(sums)
     else:
         kind = "grouped" if sums.groups > 1 else "dense" if sums.pixels >= FEW[target] else "few"
         counts = _dense(sums, inputs[0], outputs[0], BLOCKS[target][wide])
@@ -218,7 +221,13 @@ def _depthwise(sums: Sums, y: Value, lanes: int) -> dict[str, float]:
         "columns": sums.images * rows.out * ((columns.out - 1) * columns.stride + columns.kernel) * channels,
         "clipped": outputs * _clipped(y),
         "strided": outputs * (columns.stride > 1),
+        "places": sums.pixels * sums.taps,
     }
+
+
+def _one_by_one(sums: Sums) -> dict[str, float]:
+    taps = (sums.pixels * sums.taps - sums.images * sums.padding) * sums.groups
+    return {"call": 1, "channels": sums.groups, "outputs": sums.pixels * sums.groups, "taps": taps}
 
 
 def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Counted:

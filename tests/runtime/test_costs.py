@@ -90,6 +90,26 @@ def test_counts_of_a_depthwise_convolution() -> None:
     assert left.kernel == "depthwise 8/8/8 portable"
 
 
+@pytest.mark.parametrize(
+    ("target", "size", "channels", "kernel", "stride", "instructions"),
+    [
+        ("cortex-m0plus", 12, 64, 3, 2, 298227),
+        ("cortex-m3", 12, 64, 3, 2, 182399),
+        ("rv32", 12, 64, 3, 2, 178391),
+        ("cortex-m4", 20, 3, 5, 1, 323901),
+        ("cortex-m4", 24, 3, 3, 1, 287192),
+    ],
+)
+def test_estimates_of_depthwise_layers(
+    target: str, size: int, channels: int, kernel: int, stride: int, instructions: int
+) -> None:
+    """Of stride 2, and of few channels, which a Cortex-M4 takes one by one: near what QEMU counted on 2026-11-27."""
+    pads = dict.fromkeys(PADDED, kernel // 2)
+    strides, weights = {"stride_h": stride, "stride_w": stride}, (channels, kernel, kernel, 1)
+    data = convolution(8, 8, (1, size, size, channels), weights, groups=channels, **strides, **pads)
+    assert sum(costs.estimated(data, target)) == pytest.approx(instructions, rel=0.1)
+
+
 def test_heavy_weights_are_counted() -> None:
     """Where four neighbours come to more than 255, rv32 adds products up by two."""
     case = single(
