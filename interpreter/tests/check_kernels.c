@@ -270,11 +270,14 @@ static void check_lines(size_t n, int fill) {
   }
 }
 
-static void (*const checks[])(size_t n, int fill) = {check_gemm,      check_depthwise, check_scale,  check_elementwise,
-                                                     check_tables,    check_windows,   check_resize, check_crc,
-                                                     check_transpose, check_moved,     check_lines,
+static void (*const checks[])(size_t n, int fill) = {
+    check_gemm,    check_depthwise, check_scale,     check_elementwise, check_tables, check_windows,
+    check_resize,  check_crc,       check_transpose, check_moved,       check_lines,
 #if !NMP_FIXED_CPU
-                                                     check_columns,   check_divide
+    check_columns,
+#endif
+#if NMP_DIVIDE_KERNEL
+    check_divide,
 #endif
 };
 

@@ -30,6 +30,7 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never true: rule.status) {": SOUND,
     },
     "ops/batch_matmul.c": {
+        'never true: NMP_REQUIRE_BUILT(nmp_conv_knows_range(&p.conv), "a range of results", y->lo, y->hi);': ALL,
         "never true: matrices % threads == 0 || matrices > FEW * threads ? 1 : nmp_max(parts, FEW);": FIXED,
         "never false: matrices % threads == 0 || matrices > FEW * threads ? 1 : nmp_max(parts, FEW);": FIXED,
         "never true: matrices > FEW * threads ? 1 : nmp_max(parts, FEW);": FIXED,
@@ -62,7 +63,7 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never true: workers_of(p->op) > 1 && p->matrices * p->parts > 1) {": FIXED,
     },
     "ops/common/broadcast.c": {
-        "never false: !broadcast_repeated(op, &r.m, kernel, how)) {": FIXED,
+        "never false: !broadcast_short(op, &r.m, kernel, how)) {": FIXED,
     },
     "ops/common/check.c": {
         "never true: NMP_REQUIRE_BUILT(NMP_WIDE(op->in[i].bits) == (op->in[i].bits == 16), "
@@ -88,6 +89,7 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never true: scratch + bytes <= op->scratch_room) {": ROOM,
         "never true: NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(w->bits) == (w->bits == 16), "
         '"bits of the weights in this build", w->bits,': ALL,
+        'never true: NMP_REQUIRE_BUILT(nmp_conv_knows_range(c), "a range of results", c->lo, c->hi);': ALL,
         "never true: NMP_REQUIRE_BUILT(k <= NMP_CONV_K_MAX, "
         '"products of a sum in this build", k, NMP_CONV_K_MAX);': ALL,
         "never true: NMP_REQUIRE_BUILT(NMP_IN_USE(c->kernels).conv(c) != NULL, "
@@ -108,6 +110,9 @@ BRANCHES: dict[str, dict[str, str]] = {
     "ops/conv2d.c": {
         "never true: NMP_REQUIRE_BUILT(nmp_conv_is_direct(&c) == nmp_conv_is_product(&c), "
         '"a convolution that is no product of pixels", 0,': ALL,
+    },
+    "ops/divide.c": {
+        "never false: !divide_bytes(op, &how)) {": FIXED,
     },
     "ops/custom.c": {
         "never true: row && row->name; row++) {": TABLE,

@@ -132,4 +132,13 @@
 #define NMP_BUILD_OPS NMP_OPS
 #endif
 
+/* 1: quotients of int8 have a kernel of their own. Pages in browsers have no room for it. */
+#ifndef NMP_DIVIDE_KERNEL
+#ifdef __wasm__
+#define NMP_DIVIDE_KERNEL 0
+#else
+#define NMP_DIVIDE_KERNEL !NMP_FIXED_CPU
+#endif
+#endif
+
 #endif

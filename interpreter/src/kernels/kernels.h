@@ -136,7 +136,9 @@ typedef struct nmp_columns {
 #define NMP_RESIZE_H(name) void name(int32_t *y, const void *x, const nmp_columns *how)
 
 typedef NMP_RESIZE_H(nmp_resize_h_fn);
+#endif
 
+#if NMP_DIVIDE_KERNEL
 /* divide of int8 is called as add with the address of `how` in an nmp_divisors. y[i] is the quotient of
  * a[i * a_step] << a_shift and b[i * b_step] << b_shift, rounded half up and saturated; where b is 0, that end of the
  * range that has the sign of a, or 0. inverse[b + 128] = floor(2^31 / |b|) + 1, and 2^31 where b is 0.
@@ -197,7 +199,9 @@ typedef struct nmp_kernels {
   nmp_quotients_fn *quotients[2];       /* [y] */
 #if !NMP_FIXED_CPU
   nmp_resize_h_fn *resize_h[2]; /* [x] */
-  nmp_add_fn *divide[2];        /* [y] */
+#endif
+#if NMP_DIVIDE_KERNEL
+  nmp_add_fn *divide[2]; /* [y] */
 #endif
   nmp_conv_choose_fn *conv;
   uint8_t address; /* bytes of an address on their machine */
@@ -224,10 +228,16 @@ void nmp_kernels_portable(nmp_kernels *kernels);
       {{name##_16x8to8, name##_16x8to16}, {name##_16x16to8, name##_16x16to16}}, \
   }
 
+#if NMP_DIVIDE_KERNEL
+#define NMP_PORTABLE_DIVIDE(prefix) .divide = NMP_TABLE_1(prefix##divide),
+#else
+#define NMP_PORTABLE_DIVIDE(prefix)
+#endif
+
 #if NMP_FIXED_CPU
 #define NMP_PORTABLE_OF_HOSTS(prefix)
 #else
-#define NMP_PORTABLE_OF_HOSTS(prefix) .resize_h = NMP_TABLE_1(prefix##resize_h), .divide = NMP_TABLE_1(prefix##divide),
+#define NMP_PORTABLE_OF_HOSTS(prefix) .resize_h = NMP_TABLE_1(prefix##resize_h), NMP_PORTABLE_DIVIDE(prefix)
 #endif
 
 /* All portable kernels, as initializers of an nmp_kernels. */
@@ -269,6 +279,8 @@ nmp_quotients_fn nmp_quotients_8, nmp_quotients_16;
 nmp_crc_fn nmp_crc32;
 #if !NMP_FIXED_CPU
 nmp_resize_h_fn nmp_resize_h_8, nmp_resize_h_16;
+#endif
+#if NMP_DIVIDE_KERNEL
 nmp_add_fn nmp_divide_8, nmp_divide_16;
 #endif
 nmp_conv_choose_fn nmp_conv_portable;

@@ -34,7 +34,7 @@ static nmp_rule divide_check(const nmp_op *op) {
   return is_down(op) ? nmp_check_shift(op->out[0].exponent) : NMP_FINE;
 }
 
-#if !NMP_FIXED_CPU
+#if NMP_DIVIDE_KERNEL
 #define MANY 512 /* quotients, for which it pays to invert all divisors */
 
 /* Done by the level's kernel where both operands are int8. */
