@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from nmpconv.evaluation.float_reference import infer
 from nmpconv.evaluation.task_metrics import Measure
 from nmpconv.file.reader import FileTensor
 from nmpconv.file.writer import to_bytes
-from nmpconv.ir import FLOAT, Graph, Node
+from nmpconv.ir import FLOAT, Graph
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.exponents import provisional, saturating
@@ -211,43 +210,17 @@ def narrow(graph: Graph, choices: Choices, ranged: Graph) -> dict[str, list[str]
 
 
 class AssumedWidths:
-    """The float graph with the widths that it has where some tensors get 16 bits, without exponents. wide, in each
-    method: tensors that get 16 bits, with all that are on their grids."""
+    """The float graph with the widths that it has where some tensors get 16 bits, without exponents."""
 
     def __init__(self, fitter: Fitter) -> None:
         self._plain = provisional(fitter.graph, fitter.bits)
         self._groups = {name: group for group in grid_groups(fitter.graph) for name in group}
-        self._nodes: dict[str, list[int]] = {}  # that read a tensor or make it
-        for i, node in enumerate(self._plain.nodes):
-            for name in {*node.inputs, *node.outputs}:
-                self._nodes.setdefault(name, []).append(i)
 
     def graph(self, wide: Sequence[str]) -> Graph:
-        names, quant = self._members(wide), saturating(16, 0, None)
+        """wide: tensors that get 16 bits, with all that are on their grids."""
+        names = {member for name in wide for member in self._groups.get(name, ())}
+        quant = saturating(16, 0, None)
         return self._plain.with_values(*(replace(self._plain[n], quant=quant, dtype=quant.dtype) for n in names))
-
-    def costs(self, wide: Sequence[str], room: int) -> tuple[int, bool]:
-        """`work` of the graph, and whether it fits a RAM (`plan_memory.fits`); only nodes at wide tensors are looked
-        at anew."""
-        graph = self.graph(wide)
-        nodes = {i for name in self._members(wide) for i in self._nodes[name]}
-        more = sum(_work_of(graph, graph.nodes[i]) - self._works[i] for i in nodes)
-        return self._work + more, plan_memory.fits(graph, room, self._sharing.changed(graph, nodes))
-
-    def _members(self, wide: Sequence[str]) -> set[str]:
-        return {member for name in wide for member in self._groups.get(name, ())}
-
-    @cached_property
-    def _works(self) -> list[int]:
-        return [_work_of(self._plain, node) for node in self._plain.nodes]
-
-    @cached_property
-    def _work(self) -> int:
-        return sum(self._works)
-
-    @cached_property
-    def _sharing(self) -> plan_memory.Sharing:
-        return plan_memory.Sharing.of(self._plain)
 
 
 def widened(choices: Choices, wide: Sequence[str], place: str) -> Choices:
@@ -261,10 +234,9 @@ def widened(choices: Choices, wide: Sequence[str], place: str) -> Choices:
 def work(graph: Graph) -> int:
     """Multiply-accumulates times the bytes of an element of the wider of their two operands, and the bytes of all
     results. Operands that are not integers yet do not count."""
-    return sum(_work_of(graph, node) for node in graph.nodes)
-
-
-def _work_of(graph: Graph, node: Node) -> int:
-    macs = OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node))
-    widths = [np.dtype(value.dtype).itemsize for value in graph.ins(node)[:2] if value.dtype != FLOAT] if macs else []
-    return macs * max(widths, default=1) + sum(value.nbytes for value in graph.outs(node))
+    total = 0
+    for node in graph.nodes:
+        macs = OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node))
+        widths = [np.dtype(value.dtype).itemsize for value in graph.ins(node)[:2] if value.dtype != FLOAT]
+        total += macs * max(widths, default=1) + sum(value.nbytes for value in graph.outs(node))
+    return total

@@ -81,8 +81,8 @@ def _costs(fitter: Fitter) -> Callable[..., bool]:
     ram, most = plan_memory.lower_bound(plain), (1 + WORK) * work(plain)
 
     def is_cheap(*names: str) -> bool:
-        cost, is_held = widths.costs(names, ram)
-        return cost <= most and is_held
+        wide = widths.graph(names)
+        return work(wide) <= most and plan_memory.fits(wide, ram)
 
     return is_cheap
 

@@ -15,7 +15,6 @@ class Trace:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder, self._count = folder, 0
-        self._verified: Graph | None = None
 
     @property
     def writes(self) -> bool:
@@ -32,6 +31,5 @@ class Trace:
                     f"cannot write the graph's text: {error.strerror}", where=str(self._folder)
                 ) from error
             self._count += 1
-        verify(graph, stage, name, self._verified)
-        self._verified = graph
+        verify(graph, stage, name)
         return graph

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
 from nmpconv.errors import VerifyError
@@ -25,21 +24,11 @@ Broken = Iterator[tuple[str, str]]
 Rule = Callable[[Graph], Broken]
 
 
-def verify(graph: Graph, stage: str, pass_name: str, before: Graph | None = None) -> None:
-    """stage: FLOAT, RANGED, INT or PLANNED. before: a verified graph; rules of nodes look at what is new.
-    Raises VerifyError with pass, rule and node or value of the first break."""
-    changed = graph if before is None else replace(graph, nodes=tuple(_changed(graph, before)))
+def verify(graph: Graph, stage: str, pass_name: str) -> None:
+    """stage: FLOAT, RANGED, INT or PLANNED. Raises VerifyError with pass, rule and node or value of the first break."""
     for name, rule in RULES[stage].items():
-        for about, wrong in rule(changed if rule in _OF_NODES else graph):
+        for about, wrong in rule(graph):
             raise VerifyError(f"after {pass_name} ({stage}), rule '{name}': {wrong}", where=about)
-
-
-def _changed(graph: Graph, before: Graph) -> Iterator[Node]:
-    """The nodes that are new, or read or make new values."""
-    nodes, old, new = {node.name: node for node in before.nodes}, before.values, graph.values
-    for node in graph.nodes:
-        if nodes.get(node.name) is not node or any(old.get(x) is not new.get(x) for x in (*node.inputs, *node.outputs)):
-            yield node
 
 
 # -- every stage ------------------------------------------------------------------------------------------------------
@@ -418,7 +407,6 @@ _STRUCTURE: dict[str, Rule] = {
     "clamps saturate": _clamps,
     "origins go together": _origins,
 }
-_OF_NODES = (_params, _operands, _shapes, _origins)  # that look at a node and its values alone
 _INT: dict[str, Rule] = {
     **_STRUCTURE,
     "activations are observed": _observed,

@@ -135,21 +135,6 @@ output y
 """
 
 
-def test_nodes_that_are_left_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New are nodes that were replaced, and those of a value that was."""
-    graph, seen = parse(FLOAT), list[str]()
-    infer = OPS["add"].infer
-    monkeypatch.setattr(OPS["add"], "infer", lambda params, ins: seen.append(ins[0].name) or infer(params, ins))
-    verify(graph, "FLOAT", "test", graph)
-    assert seen == []
-    same = replace(graph, nodes=tuple(replace(node) if node.op == "add" else node for node in graph.nodes))
-    verify(same, "FLOAT", "test", graph)
-    assert seen == ["p"]
-    wrong = graph.with_values(replace(graph["s"], shape=(1, 5, 6, 3)))
-    with pytest.raises(VerifyError, match="shapes are inferred"):
-        verify(wrong, "FLOAT", "test", graph)
-
-
 def test_inputs_of_a_concat_lie_where_they_belong() -> None:
     verify(parse(PLACED), "PLANNED", "test")
     swapped = PLACED.replace("concat(a, b)", "concat(b, a)")
