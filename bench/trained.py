@@ -250,8 +250,7 @@ MODELS = {
 AGREES: Mapping[str, Callable[[list[np.ndarray]], np.ndarray]] = {
     "classes of boxes above 0.2": lambda y: np.where(y[0][0, 4:].max(0) > 0.2, y[0][0, 4:].argmax(0), NOTHING),
     "boxes above 0.1": lambda y: np.where(y[0][..., 4] * y[0][..., 5] > 0.1, 1, NOTHING),
-    "faces": lambda y: np.where(y[1] > 0, 1, NOTHING),
-    "people": lambda y: np.where(y[1] > 0, 1, NOTHING),
+    **dict.fromkeys(("faces", "people"), lambda y: np.where(y[1] > 0, 1, NOTHING)),
     "landmarks, to 2 pixels": lambda y: np.rint(y[0] / 2),
     "numbers, to 1": lambda y: np.rint(y[0]),
     "numbers, to 0.1": lambda y: np.rint(y[0] * 10),

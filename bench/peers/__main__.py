@@ -123,9 +123,8 @@ class Bench:
                     workers[name] = worker
                     self.versions[name] = str(worker.about["version"])
             batches = {name: worker.batch for name, worker in workers.items()}
-            rest, args = REST_OF_THREADS if threads > 1 else REST, self.args
-            pause = lambda: time.sleep(rest)  # noqa: E731
-            times = calmest(lambda: interleave(batches, args.rounds, args.seconds, pause))
+            rest = REST_OF_THREADS if threads > 1 else REST
+            times = calmest(lambda: interleave(batches, self.args.rounds, self.args.seconds, lambda: time.sleep(rest)))
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         return Row(model.name, bits, threads, model.macs, times, missing, correlations, kernels)
 

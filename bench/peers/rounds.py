@@ -87,10 +87,7 @@ def calls_for(seconds_a_call: float, seconds_a_round: float) -> int:
 
 
 def interleave(
-    engines: Mapping[str, Batch],
-    rounds: int,
-    seconds_a_round: float,
-    rest: Callable[[], None] = lambda: None,
+    engines: Mapping[str, Batch], rounds: int, seconds_a_round: float, rest: Callable[[], None] = lambda: None
 ) -> dict[str, Times]:
     """Times of all engines, which take turns: what disturbs the machine for a while disturbs all of them.
 

@@ -92,7 +92,7 @@ def test_figures_of_arrays() -> None:
 
 
 def test_pieces_are_batches(model: tuple[Path, bytes, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where outputs alone are looked at, a net runs all samples of a piece at once, with the figures of one by one."""
+    """A net runs all samples of a piece at once if only outputs are looked at; figures are those of one by one."""
     _, file, images = model
     sizes, run = [], interpreter.Net.run_float
 

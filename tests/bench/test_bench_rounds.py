@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -37,6 +39,7 @@ from peers.rounds import (  # noqa: E402
     geometric_mean,
     interleave,
 )
+from peers.spinners import awake  # noqa: E402
 
 
 def row(model: str, bits: str = "int8", threads: int = 1, missing: dict[str, str] | None = None, **ms: float) -> Row:
@@ -61,6 +64,21 @@ def test_engines_take_turns_with_a_rest_before_each() -> None:
     warm = ["-", "a1", "a1", "a1", "a1", "a4", "-", "b1", "b1", "b1", "b1", "b1"]
     assert seen == warm + ["-", "a4", "-", "b1"] * 2
     assert times == {"a": Times((0.25, 0.25), (0.5, 0.5)), "b": Times((2.0, 2.0), (4.0, 4.0))}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="SCHED_IDLE is Linux's")
+def test_each_cpu_is_kept_awake_at_idle_priority() -> None:
+    def children() -> set[int]:
+        return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+
+    before, end = children(), time.monotonic() + 20
+    with awake():
+        spinners = children() - before
+        assert len(spinners) == len(os.sched_getaffinity(0))
+        while any(os.sched_getscheduler(pid) != os.SCHED_IDLE for pid in spinners):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    assert not spinners & children()
 
 
 def test_a_disturbed_row_is_measured_again() -> None:

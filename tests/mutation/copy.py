@@ -303,7 +303,7 @@ def _answered(process: subprocess.Popen[str] | None, asked: dict) -> dict:
 
 
 def _places(library: Path) -> dict[str, int]:
-    """Where its functions begin; of those of one name, one."""
+    """Addresses of its functions by name; of those of one name, one."""
     text = subprocess.check_output(["nm", "--defined-only", library], text=True)
     return {name: int(place, 16) for place, name in NAMED.findall(text)}
 

@@ -220,7 +220,7 @@ squares = [x * 2 for x in (1, 2)]
     ],
 )
 def test_functions_get_other_code(tmp_path: Path, old: str, new: str, applied: tuple[int, list[int]] | None) -> None:
-    """What a module's or a class's statements computed stays: a new process is needed for it."""
+    """A mutant in a module's or a class's own statements needs a new process: their results stay."""
     file = str(tmp_path / "m.py")
     names: dict = {}
     exec(compile(BEFORE, file, "exec", dont_inherit=True), names)

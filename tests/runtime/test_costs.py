@@ -103,7 +103,7 @@ def test_counts_of_a_depthwise_convolution() -> None:
 def test_estimates_of_depthwise_layers(
     target: str, size: int, channels: int, kernel: int, stride: int, instructions: int
 ) -> None:
-    """Of stride 2, and of few channels, which a Cortex-M4 takes one by one: near what QEMU counted on 2026-11-27."""
+    """Stride 2, and few channels, which a Cortex-M4 takes one by one: near what QEMU counted on 2026-11-27."""
     pads = dict.fromkeys(PADDED, kernel // 2)
     strides, weights = {"stride_h": stride, "stride_w": stride}, (channels, kernel, kernel, 1)
     data = convolution(8, 8, (1, size, size, channels), weights, groups=channels, **strides, **pads)
