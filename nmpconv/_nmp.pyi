@@ -73,15 +73,13 @@ def by_channel(rows: NDArray[int8] | NDArray[int16], weights: NDArray[int16], ou
 def extremes(x: NDArray[float32], found: NDArray[float32], /) -> None: ...
 def bins(x: NDArray[float32], scale: float, counts: NDArray[int64], /) -> int: ...
 def bin_errors(
-    edges: NDArray[float64],
+    table: NDArray[float64],
     ends: NDArray[bool_],
-    origin: float,
-    steps: NDArray[float64],
+    grids: NDArray[float64],
     lo: float,
     hi: float,
     saturated: float,
     found: NDArray[float64],
-    /,
 ) -> None: ...
 def evenly(
     start: NDArray[float64],

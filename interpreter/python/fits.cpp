@@ -47,11 +47,13 @@ WIDE int64_t all_bins(size_t count, const float *x, float scale, size_t half, in
   return fits::bins(count, x, scale, half, counts);
 }
 
-WIDE void all_bin_errors(const fits::Bins &bins, double origin, size_t steps, const double *step,
-                         const fits::Grid &common, double *found) {
-  for (size_t i = 0; i < steps; i++) {
-    const fits::Grid grid = {step[i], step[steps + i], common.lo, common.hi, common.saturated};
-    fits::bin_errors(bins, origin, grid, found + i * bins.count);
+/* grids: [3, count], steps, their third powers and origins. */
+WIDE void all_bin_errors(const fits::Bins &bins, size_t count, const double *grids, const fits::Grid &common,
+                         double *found) {
+  std::vector<double> begins(bins.count);
+  for (size_t i = 0; i < count; i++) {
+    const fits::Grid grid = {grids[i], grids[count + i], common.lo, common.hi, common.saturated};
+    found[i] = fits::bin_error(bins, grids[2 * count + i], grid, begins.data());
   }
 }
 
@@ -116,14 +118,14 @@ int64_t bins(Array<const float, 1> x, float scale, Array<int64_t, 1> counts) {
   return all_bins(x.shape(0), x.data(), scale, counts.shape(0) / 2, counts.data());
 }
 
-/* edges: [3, n], lower, upper, widths. steps: [2, S], themselves and their third powers. */
-void bin_errors(Array<const double, 2> edges, Array<const bool, 1> ends, double origin, Array<const double, 2> steps,
-                double lo, double hi, double saturated, Array<double, 2> found) {
+/* table: [4, n], lower and upper edges, widths, weights. */
+void bin_errors(Array<const double, 2> table, Array<const bool, 1> ends, Array<const double, 2> grids, double lo,
+                double hi, double saturated, Array<double, 1> found) {
   nb::gil_scoped_release unlocked;
-  const size_t count = edges.shape(1);
-  const double *low = edges.data();
-  const fits::Bins bins{count, low, low + count, low + 2 * count, ends.data()};
-  all_bin_errors(bins, origin, steps.shape(1), steps.data(), {0, 0, lo, hi, saturated}, found.data());
+  const size_t count = table.shape(1);
+  const double *low = table.data();
+  const fits::Bins bins{count, low, low + count, low + 2 * count, low + 3 * count, ends.data()};
+  all_bin_errors(bins, grids.shape(1), grids.data(), {0, 0, lo, hi, saturated}, found.data());
 }
 
 void evenly(Array<const double, 1> start, Array<const double, 1> size, Array<const int64_t, 1> many, double origin,

@@ -222,12 +222,14 @@ struct Grid {
   double step, cube, lo, hi, saturated;
 };
 
-/* Bins [count]: edges and widths, and where the next one does not begin at the end of one. */
+/* Bins [count]: edges, widths and weights, and where the next one does not begin at the end of one. */
 struct Bins {
   size_t count;
-  const double *low, *high, *width;
+  const double *low, *high, *width, *weight;
   const bool *ends;
 };
+
+constexpr size_t LANES = 8; /* of a sum: the order of additions is the same on each CPU */
 
 /* The integral from 0 to x, see calib/native_sums.py. */
 INTO double integral(double x, const Grid &grid) {
@@ -238,15 +240,24 @@ INTO double integral(double x, const Grid &grid) {
   return level * grid.cube / 12 + third / 3;
 }
 
-/* found[i]: the mean error over bin i less origin. */
-INTO void bin_errors(const Bins &bins, double origin, const Grid &grid, double *found) {
+/* The sum of weight[i] times the mean error over bin i less origin. begins: [count], scratch. */
+INTO double bin_error(const Bins &bins, double origin, const Grid &grid, double *begins) {
   for (size_t i = 0; i < bins.count; i++) {
-    found[i] = integral(bins.low[i] - origin, grid);
+    begins[i] = integral(bins.low[i] - origin, grid);
   }
-  for (size_t i = 0; i < bins.count; i++) {
-    const double end = bins.ends[i] ? integral(bins.high[i] - origin, grid) : found[i + 1];
-    found[i] = (end - found[i]) / bins.width[i];
+  double sums[LANES] = {}, sum = 0;
+  for (size_t first = 0; first < bins.count; first += LANES) {
+    const size_t some = std::min(LANES, bins.count - first);
+    for (size_t lane = 0; lane < some; lane++) {
+      const size_t i = first + lane;
+      const double end = bins.ends[i] ? integral(bins.high[i] - origin, grid) : begins[i + 1];
+      sums[lane] += bins.weight[i] * ((end - begins[i]) / bins.width[i]);
+    }
   }
+  for (const double part : sums) {
+    sum += part;
+  }
+  return sum;
 }
 
 /* found: many[i] points spread evenly over [start[i], start[i] + size[i]), for each i, less origin and times scale. */

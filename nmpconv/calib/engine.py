@@ -42,8 +42,11 @@ def serialized(model: onnx.ModelProto, where: str = "") -> bytes:
 
 
 def is_small(model: onnx.ModelProto) -> bool:
-    """Checks whether onnxruntime is to optimize a model, which takes a time that grows with the square of its nodes."""
-    return len(model.graph.node) < NODES_MANY
+    """Checks whether onnxruntime is to optimize a model, which takes a time that grows with the square of its nodes.
+
+    Those of branches count."""
+    branches = (attribute.g for node in model.graph.node for attribute in node.attribute if attribute.HasField("g"))
+    return len(model.graph.node) + sum(len(branch.node) for branch in branches) < NODES_MANY
 
 
 class Engine:

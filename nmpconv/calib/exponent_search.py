@@ -146,6 +146,21 @@ def best_sqnr_db(
     return _db(float(rounded.relative_errors(np.array([2.0**e for e in exponents]), bits, functions, origin).min()))
 
 
+def grid_sqnrs_db(
+    rounded: Rounded, steps: np.ndarray, origins: np.ndarray, bits: int, functions: Sequence[Function] = ()
+) -> np.ndarray:
+    """Returns the SQNR of each of these grids, [S], as `expected_sqnr_db` has it."""
+    if functions:
+        grids = [*zip(steps.tolist(), origins.tolist(), strict=True)]
+        each = {
+            (s, o): rounded.relative_errors(np.array([s]), bits, functions, o).item() for s, o in dict.fromkeys(grids)
+        }
+        errors = np.array([each[grid] for grid in grids])
+    else:
+        errors = rounded.relative_errors(steps, bits, (), origins)
+    return np.where(errors > 0, -10 * np.log10(np.where(errors > 0, errors, 1.0)), np.inf)
+
+
 def _db(error: float) -> float:
     return float(-10 * np.log10(error)) if error else np.inf
 
@@ -205,13 +220,13 @@ class Rounded:
         return counts, histogram.exponent, histogram.zeros, self.stats.min, self.stats.max, self._saturated
 
     def relative_errors(
-        self, steps: np.ndarray, bits: int, functions: Sequence[Function] = (), origin: float = 0.0
+        self, steps: np.ndarray, bits: int, functions: Sequence[Function] = (), origin: np.ndarray | float = 0.0
     ) -> np.ndarray:
         """Mean squares of the error over those of the signal at each step [S]; inf for an error without a signal.
 
-        The mean of those after each function, where there are any.
+        The mean of those after each function, where there are any: then all steps have one origin, else [S].
         """
-        squares = [self._squares_after(function, steps, bits, origin) for function in functions]
+        squares = [self._squares_after(function, steps, bits, float(origin)) for function in functions]
         squares = squares or [self._squares(steps, bits, origin)]
         ratios = [errors / power if power else np.where(errors > 0, np.inf, 0.0) for power, errors in squares]
         return ratios[0] if len(ratios) == 1 else np.asarray(np.mean(ratios, axis=0))
@@ -238,18 +253,20 @@ class Rounded:
             errors.append(weight @ squares)
         return float(weight @ signal**2), np.array(errors)
 
-    def _squares(self, steps: np.ndarray, bits: int, origin: float) -> tuple[float, np.ndarray]:
+    def _squares(self, steps: np.ndarray, bits: int, origin: np.ndarray | float) -> tuple[float, np.ndarray]:
         """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins.
 
         Most bins begin where the one before them ends.
         """
         bins = self._bins
         limits = INT_MIN[bits], INT_MAX[bits]
-        error = native_sums.bin_errors(bins.edges, bins.ends, steps, limits, origin, self._saturated)
-        exact = np.floor(-origin / steps + 0.5)
-        level = np.minimum(np.maximum(exact, limits[0]), limits[1])
-        at_zero = np.where(level == exact, 1.0, self._saturated) * (-origin - level * steps) ** 2
-        return bins.power, np.maximum(error @ bins.weight + self.stats.histogram.zeros * at_zero, 0.0)
+        error = native_sums.bin_errors(bins.table, bins.ends, steps, limits, origin, self._saturated)
+        if zeros := self.stats.histogram.zeros:
+            exact = np.floor(-origin / steps + 0.5)
+            level = np.minimum(np.maximum(exact, limits[0]), limits[1])
+            counts = np.where(level == exact, 1.0, self._saturated)
+            error += zeros * (counts * (-origin - level * steps) ** 2)
+        return bins.power, np.maximum(error, 0.0)
 
     @cached_property
     def _bins(self) -> _Bins:
@@ -262,15 +279,14 @@ class Rounded:
         ends = np.ones(len(low), bool)
         ends[:-1] = low[1:] != high[:-1]
         power = float(weight @ ((high**3 - low**3) / (3 * width)))
-        return _Bins(np.array([low, high, width]), weight, ends, power)
+        return _Bins(np.array([low, high, width, weight]), ends, power)
 
 
 class _Bins(NamedTuple):
-    """Bins of a histogram that are in use [n]. edges: lower and upper ones, and widths [3, n]. ends: False where the
-    next one begins at its end. power: of the values."""
+    """Bins of a histogram that are in use [n]. table: lower and upper edges, widths and weights [4, n]. ends: False
+    where the next one begins at its end. power: of the values."""
 
-    edges: np.ndarray
-    weight: np.ndarray
+    table: np.ndarray
     ends: np.ndarray
     power: float
 

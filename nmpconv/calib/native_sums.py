@@ -81,22 +81,22 @@ def binned(x: np.ndarray, scale: float, bins: int) -> tuple[np.ndarray, int]:
 
 
 def bin_errors(
-    bins: np.ndarray,
+    table: np.ndarray,
     ends: np.ndarray,
     steps: np.ndarray,
     limits: tuple[int, int],
-    origin: float = 0.0,
+    origins: np.ndarray | float = 0.0,
     saturated: float = 1.0,
 ) -> np.ndarray:
-    """[S, n]: the mean of (t - quantized(t))^2 over t in each bin less origin, for steps [S], integers within limits.
+    """[S]: the sum over bins of weight times the mean of (t - quantized(t))^2 over t in the bin less an origin.
 
-    bins: float64 [3, n], lower and upper edges and widths. ends: bool [n], False where the next bin begins at its end.
-    The error is what the integral from 0 grows by over the bin: every whole step adds step^3 / 12, and what is left at
-    the distance r from its level r^3 / 3; what lies beyond half a step of the outermost levels counts ``saturated``
-    times.
+    table: float64 [4, n], lower and upper edges, widths and weights. ends: bool [n], False where the next bin begins at
+    its end. steps, origins: [S], integers within limits. The error is what the integral from 0 grows by over the bin:
+    every whole step adds step^3 / 12, and what is left at the distance r from its level r^3 / 3; what lies beyond half
+    a step of the outermost levels counts ``saturated`` times.
     """
-    errors = np.empty((len(steps), bins.shape[1]))
-    _nmp.bin_errors(bins, ends, origin, np.array([steps, steps**3]), *limits, saturated, errors)
+    errors, origins = np.empty(len(steps)), np.broadcast_to(origins, len(steps))
+    _nmp.bin_errors(table, ends, np.array([steps, steps**3, origins]), *limits, saturated, errors)
     return errors
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Collection, Sequence
@@ -21,6 +22,7 @@ from nmpconv.cli.verbosity import reset, talking
 from nmpconv.errors import INTERRUPTED, ExitCode, InputError, NmpError, OutputError
 
 PANELS = 100  # columns of a terminal: in a narrower one, panels of a help page cut the names of options
+SELDOM = 50_000, 20, 20  # thresholds of collections: what a graph of thousands of nodes is made of is no garbage
 BROKEN_PIPE = 141  # what a shell reports for a process that lost the reader of its pipe
 # Commands in the order of --help, with the first sentence of their own: a command's module is imported when it runs.
 COMMANDS = {
@@ -113,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     json = "--json" in words
     reset()
+    gc.set_threshold(*SELDOM)
     try:
         code = _run(app, words)
         sys.stdout.flush()

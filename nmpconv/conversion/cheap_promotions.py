@@ -68,7 +68,7 @@ def _loud(trials: CandidateEvaluator, ranged: Graph, is_cheap: Callable[..., boo
     groups = [*narrow(graph, choices, ranged).values()]
     noise = partial(budget, ranged, groups, trials.heads, trials.trial.fitted)
     if len(groups) > CHECKED_MOST:
-        return [name for name, share in noise().shares.items() if share >= SHARE and is_cheap(name)]
+        return [name for name, share in noise(least=SHARE).shares.items() if share >= SHARE and is_cheap(name)]
     asked = [group[0] for group in groups if is_cheap(group[0])]
     shares = noise(asked=asked, least=SHARE).shares if asked else {}
     return [name for name, share in shares.items() if share >= SHARE]

@@ -173,7 +173,11 @@ class Fitter:
         alike = [
             earlier for of, earlier in self._memo.of("prepared") if of[:3] == key[:3] and not self._by_channel(mode)
         ]
-        base = self._on_grids(mode, images, trace) if trace.writes or not alike else alike[0]
+        if trace.writes or not alike:
+            base = self._on_grids(mode, images, trace)
+        else:
+            base = alike[0]
+            trace(base.ranged, "RANGED", "residual_operands")  # what was tried was not checked
         prepared = replace(base, seen=Once(lambda: self._evidence(base.float_graph, base.factors, images)))
         return self._memo("prepared", key, lambda: prepared) if keep else prepared
 
@@ -188,6 +192,7 @@ class Fitter:
 
     def _ranged(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
         graph, stats, bits, factors = self._equalized(mode, images)
+        equalized = graph
         bits = widths.by_name(graph, bits, self.choices)
         trace(graph, "FLOAT", "equalize")
         graph, stats, bits = table_resolution.run(graph, stats, bits)
@@ -196,14 +201,14 @@ class Fitter:
         trace(graph, "FLOAT", "exact_square_roots")
         notes: tuple[str, ...] = ()
         free = tuple(offsets.free(graph, stats)) if self.zero_points else ()
+        with_offsets = graph, stats, bits
         if self.zero_points:
             with_offsets = offsets.run(graph, stats, bits, self.choices, self._method.saturated)
             trace(with_offsets[0], "FLOAT", "offsets")
-            try:
-                self._guard("zero points", with_offsets[0], self.images[:GUARD_IMAGES])
-                graph, stats, bits = with_offsets
-            except Unequal as error:
-                notes = (f"zero points left out: {error.message}",)
+        if left_out := self._changed(mode, equalized, with_offsets[0]):
+            notes = (f"zero points left out: {left_out}",)
+        else:
+            graph, stats, bits = with_offsets
         untied, stats, bits = requantize_concat.run(graph, stats, bits)
         trace(untied, "FLOAT", "requantize_concat")
         chosen = trace(exponents.run(untied, stats, bits, self._method, self.choices), "RANGED", "exponents")
@@ -310,7 +315,6 @@ class Fitter:
             stats = self._carried(mode, graph, by_channel, images)
         free = offsets.free(graph, stats) if self.zero_points else ()
         graph, factors = equalize.fill(graph, stats, bits, free, exempt, self._method.saturated)
-        self._guard(f"equalization ({mode})", graph, self.images[:GUARD_IMAGES] or self._drawn())
         by_channel = {name: by_channel.get(name, ONE) * factor for name, factor in factors.items()}
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel
 
@@ -344,9 +348,24 @@ class Fitter:
         draw = {name: rng.uniform(s.min, s.max, (GUARD_IMAGES, *shapes[name])) for name, s in ends.items()}
         return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(GUARD_IMAGES)]
 
+    def _changed(self, mode: str, equalized: Graph, with_offsets: Graph) -> str:
+        """Returns how origins change the function, "" where they do not. Raises Unequal where the equalization does.
+
+        What holds with both holds for each of them: a second look is for graphs that do not."""
+        images, reason = self.images[:GUARD_IMAGES], ""
+        if self.zero_points and len(images):
+            try:
+                self._guard("zero points", with_offsets, images)
+            except Unequal as error:
+                reason = error.message
+            else:
+                return ""
+        self._guard(f"equalization ({mode})", equalized, images if len(images) else self._drawn())
+        return reason
+
     def _guard(self, what: str, graph: Graph, images: Feeds) -> None:
         """Raises Unequal where a graph is another function than the float graph. images: the same for all graphs."""
-        if graph is self.graph or not len(images):
+        if graph is self.graph:
             return
         names = heads(self.graph)
         model = partial(to_onnx, self.graph, names)

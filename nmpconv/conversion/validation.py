@@ -25,7 +25,8 @@ from nmpconv.ir import Graph
 
 TOGETHER = 2  # recipes tried at a time; each holds the activations of its images
 LARGE = 8 * 10**6  # weights of a net, from which on float graphs are equalized and run one by one
-HOPELESS_DB = 1.5  # by which an equalization may trail with second moments, for nearest rounding to be worth a fit
+HOPELESS_DB = 0.5  # by which an equalization may trail with second moments, for nearest rounding to be worth a fit
+UNCHECKED = Trace(checks=False)
 
 
 class Considered(str):
@@ -135,11 +136,11 @@ def tried(
 def hopeless(recipes: Sequence[Recipe], scores: Mapping[Recipe, Score]) -> set[Recipe]:
     """The recipes of nearest rounding whose equalization, with second moments, trails the best one by HOPELESS_DB.
 
-    Nearest rounding does not make up for that: decision 008 has figures.
+    Nearest rounding does not make up for that: decision 008 has figures. All of them, where the best one is exact.
     """
     by_moments = {recipe.equalize: score.db for recipe, score in scores.items() if recipe.gptq}
     least = max(by_moments.values(), default=-math.inf) - HOPELESS_DB
-    return {recipe for recipe in recipes if not recipe.gptq and by_moments.get(recipe.equalize, math.inf) < least}
+    return {recipe for recipe in recipes if not (recipe.gptq or by_moments.get(recipe.equalize, math.inf) > least)}
 
 
 def _tried_apart(fitter: Fitter, recipes: Sequence[Recipe]) -> Tried:
@@ -192,7 +193,7 @@ class _RecipeScores:
 
     def _prepared(self, mode: str) -> Prepared | Unequal:
         try:
-            prepared = self._fitter.prepare(mode, self._rest, Trace(), keep=True)
+            prepared = self._fitter.prepare(mode, self._rest, UNCHECKED, keep=True)
             prepared.seen()
         except Unequal as error:
             return error
@@ -205,7 +206,7 @@ class _RecipeScores:
 
     def _score(self, pair: tuple[Recipe, Prepared]) -> Score:
         recipe, prepared = pair
-        integer = self._fitter.quantize(prepared, recipe.gptq, Trace())
+        integer = self._fitter.quantize(prepared, recipe.gptq, UNCHECKED)
         self._fitted(recipe, prepared)
         got = integer_outputs(integer, self._held, self._heads)
         return scored(self._wanted, got, self._heads, len(self._held))

@@ -11,10 +11,11 @@ from nmpconv.ir import Graph
 
 
 class Trace:
-    """folder: gets one numbered text file a pass; None for checking only."""
+    """folder: gets one numbered text file a pass; None for checking only. checks: False for graphs that are tried, and
+    made anew or checked later where they are taken."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder, self._count = folder, 0
+    def __init__(self, folder: Path | None = None, *, checks: bool = True) -> None:
+        self._folder, self._checks, self._count = folder, checks, 0
 
     @property
     def writes(self) -> bool:
@@ -31,5 +32,6 @@ class Trace:
                     f"cannot write the graph's text: {error.strerror}", where=str(self._folder)
                 ) from error
             self._count += 1
-        verify(graph, stage, name)
+        if self._checks:
+            verify(graph, stage, name)
         return graph

@@ -120,7 +120,7 @@ def test_binned(count: int) -> None:
 @pytest.mark.parametrize("saturated", [1.0, 4.0])
 @pytest.mark.parametrize("limits", [(-128, 127), (-32768, 32767)])
 def test_bin_errors(limits: tuple[int, int], saturated: float) -> None:
-    """As numpy has them, bit by bit; some bins lie side by side."""
+    """As numpy has them, bit by bit, in sums of eight lanes; some bins lie side by side."""
     edges, steps = np.sort(np.random.default_rng(1).normal(0, 30, 1001)), np.array([0.25, 0.1, 1.0])
     low, high = edges[:-1], edges[1:].copy()
     ends = np.ones(1000, bool)
@@ -134,10 +134,12 @@ def test_bin_errors(limits: tuple[int, int], saturated: float) -> None:
         third = saturated * (left * left * left) - (saturated - 1) * (near * near * near)
         return level * (steps**3)[:, None] / 12 + third / 3
 
-    for origin in (0.0, 3.7):
-        expected = (integral(high - origin) - integral(low - origin)) / (high - low)
-        bins = np.array([low, high, high - low])
-        assert np.array_equal(native_sums.bin_errors(bins, ends, steps, limits, origin, saturated), expected)
+    weight, origins = np.random.default_rng(3).uniform(0, 9, 1000), np.array([0.0, 3.7, -2.1])
+    each = np.array([np.diagonal(integral(x - origins[:, None, None])) for x in (low, high)]).transpose(0, 2, 1)
+    errors = weight * ((each[1] - each[0]) / (high - low))
+    expected = [sum(np.add.reduce(row.reshape(-1, 8), 0)) for row in errors]
+    bins = np.array([low, high, high - low, weight])
+    assert np.array_equal(native_sums.bin_errors(bins, ends, steps, limits, origins, saturated), expected)
 
 
 def test_points_are_spread_evenly() -> None:
@@ -158,6 +160,6 @@ def test_bin_errors_are_integrals(end: float) -> None:
     level = np.clip(exact, -32, 31)
     counts = np.where(level == exact, 1.0, 4.0)
     expected = np.sum(counts * ((t[1:] + t[:-1]) / 2 - level * 0.25) ** 2) * abs(end) / 400000
-    bins = np.array([[min(end, 0.0)], [max(end, 0.0)], [1.0]])
+    bins = np.array([[min(end, 0.0)], [max(end, 0.0)], [1.0], [1.0]])
     found = native_sums.bin_errors(bins, np.array([True]), np.array([0.25]), (-32, 31), saturated=4.0)
     assert found.item() == pytest.approx(expected, rel=1e-6)

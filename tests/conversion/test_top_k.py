@@ -176,7 +176,7 @@ def test_recipes_are_judged_by_what_has_an_error(tmp_path: Path) -> None:
     made = convert(tmp_path / "m.onnx", {"": tmp_path / "x.npy"}, Options(bits="8"), lambda *_: None)
     held_out = made.report.held_out
     assert held_out is not None and 25 < held_out.db < 60
-    assert sum("dB on held-out images" in note for note in made.report.notes) >= 6
+    assert sum("dB on held-out images" in note for note in made.report.notes) >= 4
     found = evaluate(load(made.data), {"": tmp_path / "x.npy"}, reference=tmp_path / "m.onnx")
     assert list(found.sqnr) == ["v"] and list(found.equal) == ["i"]
     assert found.mean_sqnr_db == found.sqnr["v"] > 25 and found.equal["i"] > 80

@@ -27,7 +27,7 @@ from functools import partial
 import numpy as np
 
 from nmpconv.base.memo import Recent
-from nmpconv.calib.exponent_search import Function, Range, Rounded, expected_sqnr_db, span, top_exponent
+from nmpconv.calib.exponent_search import Function, Range, Rounded, grid_sqnrs_db, span, top_exponent
 from nmpconv.calib.observers import TINY, TensorStats, alive
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import OPS, WEIGHTED
@@ -241,26 +241,28 @@ def _reach(stats: TensorStats, channels: int, bits: int) -> np.ndarray:
 def _best_factor(rows: Sequence[tuple[Rounded, Range, Sequence[Function], bool]], bits: int) -> float:
     """The first of the factors that are best for all these tensors. rows: arguments of `_best_db`."""
     candidates = 2.0 ** (np.arange(STEPS) / STEPS)
-    gains = [
-        sum(_best_db(rounded, limits, f, bits, functions, free) for rounded, limits, functions, free in rows)
-        for f in candidates
-    ]
+    gains = sum(
+        _best_db(rounded, limits, candidates, bits, functions, free) for rounded, limits, functions, free in rows
+    )
     return float(candidates[int(np.argmax(gains))])
 
 
 def _best_db(
-    rounded: Rounded, limits: Range, factor: float, bits: int, functions: Sequence[Function], free: bool
-) -> float:
-    """Quality of the best grid of the tensor times factor: its SQNR, or at 16 bits, which clip nothing, how fine it is.
+    rounded: Rounded, limits: Range, factors: np.ndarray, bits: int, functions: Sequence[Function], free: bool
+) -> np.ndarray:
+    """Quality of the best grid of the tensor times each factor [F]: its SQNR, or at 16 bits, which clip nothing, how
+    fine it is.
 
     free: it may have an origin.
     """
     if free:
-        return offsets.filled_db(rounded, factor, functions)
-    top = top_exponent(limits, bits, functions, rounded.stats, factor) - math.log2(factor)
+        return offsets.filled_db(rounded, factors, functions)
+    tops = np.array([top_exponent(limits, bits, functions, rounded.stats, f) - math.log2(f) for f in factors])
     if bits == 16:
-        return -20 * math.log10(2) * top
-    return min(max(expected_sqnr_db(rounded, top - k, bits, functions) for k in range(3)), EXACT_DB)
+        return -20 * math.log10(2) * tops
+    steps = 2.0 ** (tops[:, None] - np.arange(3))
+    each = grid_sqnrs_db(rounded, steps.reshape(-1), np.zeros(steps.size), bits, functions)
+    return np.minimum(each.reshape(steps.shape).max(1), EXACT_DB)
 
 
 def fewest_bits(graph: Graph, bits: Mapping[str, int]) -> int:

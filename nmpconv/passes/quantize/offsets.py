@@ -31,7 +31,7 @@ import numpy as np
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.base.memo import Recent
-from nmpconv.calib.exponent_search import Function, Rounded, best_sqnr_db, expected_sqnr_db, smallest_exponent
+from nmpconv.calib.exponent_search import Function, Rounded, best_sqnr_db, grid_sqnrs_db, smallest_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node, Value
@@ -245,15 +245,14 @@ def _best(tensors: Sequence[tuple[Rounded, float, float, Sequence[Function]]]) -
     """The best addition to a free number; 0 where none gains enough. tensors: their origins without it, their shares of
     it, and the functions of the tables that read them."""
 
-    def gain(more: float) -> float:
-        """SQNR of the tensors in dB where this number is larger by so much."""
-        total = sum(_best_db(x, origin + more * share, functions) for x, origin, share, functions in tensors)
-        return round(total, 3)  # of equally good ones, noise of floats is not to choose
-
     # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.
     tried = list(dict.fromkeys((c - origin) / share for x, origin, share, _ in tensors for c in _candidates(x.stats)))
-    best = max(tried[:: math.ceil(len(tried) / CANDIDATES)], key=gain)
-    return best if gain(best) >= gain(0.0) + LEAST_DB * len(tensors) else 0.0
+    tried = tried[:: math.ceil(len(tried) / CANDIDATES)]
+    numbers = np.array([0.0, *tried])
+    totals = sum(_best_db(x, origin + numbers * share, functions) for x, origin, share, functions in tensors)
+    without, *gains = (round(float(total), 3) for total in np.asarray(totals))  # noise of floats is not to choose
+    best = max(range(len(tried)), key=gains.__getitem__)
+    return tried[best] if gains[best] >= without + LEAST_DB * len(tensors) else 0.0
 
 
 def _products(graph: Graph, bits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -301,20 +300,30 @@ def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int
     return step, first, last
 
 
-def _best_db(rounded: Rounded, origin: float, functions: Sequence[Function]) -> float:
-    """SQNR of the best int8 grid with this origin."""
-    top = smallest_exponent(rounded.stats.min - origin, rounded.stats.max - origin, 8)
-    return min(best_sqnr_db(rounded, [top - k for k in range(STEPS_DOWN + 1)], 8, functions, origin), EXACT_DB)
+def _best_db(rounded: Rounded, origins: np.ndarray, functions: Sequence[Function]) -> np.ndarray:
+    """SQNR of the best int8 grid with each of these origins."""
+    ends = rounded.stats.min, rounded.stats.max
+    tops = [smallest_exponent(ends[0] - origin, ends[1] - origin, 8) for origin in origins.tolist()]
+    exponents = [[top - down for down in range(STEPS_DOWN + 1)] for top in tops]
+    if functions:
+        pairs = zip(exponents, origins.tolist(), strict=True)
+        best = np.array([best_sqnr_db(rounded, some, 8, functions, origin) for some, origin in pairs])
+    else:
+        steps = np.ldexp(1.0, exponents)
+        each = grid_sqnrs_db(rounded, steps.reshape(-1), np.repeat(origins, steps.shape[1]), 8)
+        best = each.reshape(steps.shape).max(1)
+    return np.minimum(best, EXACT_DB)
 
 
-def filled_db(rounded: Rounded, factor: float, functions: Sequence[Function]) -> float:
-    """SQNR of an int8 grid at one of the ends of the range, of the tensor times a factor."""
-    tried = []
-    for down in range(STEPS_DOWN):
-        step, *ends = _ends(rounded.stats, factor, down)
-        step /= factor
-        tried += [expected_sqnr_db(rounded, math.log2(step), 8, functions, z * step) for z in {*ends}]
-    return min(max(tried), EXACT_DB)
+def filled_db(rounded: Rounded, factors: np.ndarray, functions: Sequence[Function]) -> np.ndarray:
+    """SQNR of an int8 grid at one of the ends of the range, of the tensor times each of these factors [F]."""
+    rows = []
+    for factor in factors.tolist():
+        grids = [_ends(rounded.stats, factor, down) for down in range(STEPS_DOWN)]
+        rows.append([(step / factor, z * (step / factor)) for step, *ends in grids for z in ends])
+    steps, origins = np.array(rows).reshape(-1, 2).T
+    each = grid_sqnrs_db(rounded, steps, origins, 8, functions)
+    return np.minimum(each.reshape(len(rows), -1).max(1), EXACT_DB)
 
 
 def store(graph: Graph, origins: Mapping[str, float]) -> Graph:
