@@ -145,18 +145,21 @@ class Preprocess:
 
 @dataclass(frozen=True)
 class Shifts:
-    """Map from the float model's numbers to a tensor's, (number - offset) * 2^bits: one, or one per index of an axis.
+    """Map from the float model's numbers to a tensor's, (number - offset) / mantissa * 2^bits: one, or one per index of
+    an axis.
 
-    offsets: as many as bits, of inputs and of what only moves their elements; () for 0.
+    offsets, mantissas: as many as bits, of inputs and of what only moves their elements, numbers of float32; () for 0
+    and for 1. A mantissa is at least 1 and below 2.
     """
 
     bits: tuple[int, ...]
     axis: int | None = None
     offsets: tuple[float, ...] = ()
+    mantissas: tuple[float, ...] = ()
 
     def factors(self, rank: int) -> np.ndarray:
-        """2^bits, to broadcast over an array of this rank."""
-        return self._along(np.exp2(np.array(self.bits, np.float64)), rank)
+        """2^bits / mantissa, to broadcast over an array of this rank."""
+        return self._along(np.exp2(np.array(self.bits, np.float64)) / np.array(self.mantissas or (1.0,)), rank)
 
     def origins(self, rank: int) -> np.ndarray:
         """The offsets, to broadcast over an array of this rank."""
@@ -167,7 +170,10 @@ class Shifts:
         scaled = np.asarray(numbers, np.result_type(numbers.dtype, np.float32))
         if self.offsets:
             scaled = scaled - self.origins(scaled.ndim).astype(scaled.dtype)
-        return np.asarray(scaled * self.factors(scaled.ndim).astype(scaled.dtype))
+        if self.mantissas:
+            scaled = scaled / self._along(np.array(self.mantissas), scaled.ndim).astype(scaled.dtype)
+        powers = np.exp2(np.array(self.bits, np.float64))
+        return np.asarray(scaled * self._along(powers, scaled.ndim).astype(scaled.dtype))
 
     def real(self, stored: np.ndarray) -> np.ndarray:
         """The float model's numbers of the tensor's, float64."""

@@ -60,7 +60,8 @@ typedef struct nmp_info {
 
 /* A tensor as the caller sees it: real value = integer * 2^exponent + origin. bits are 8, 16 or 32. With axis >= 0 each
  * index of that axis has its exponent: of constants, of outputs that join parts of different ranges, and of inputs
- * whose channels have different units. With offsets, real value = integer * 2^exponent + offset.
+ * whose channels have different units. With offsets, real value = integer * 2^exponent + offset; with mantissas, the
+ * step is mantissa * 2^exponent.
  */
 typedef struct nmp_view {
   const char *name; /* in the file */
@@ -76,8 +77,9 @@ typedef struct nmp_view {
   uint32_t origin;                     /* what 0 stands for in the float model, as such bits; no kernel reads it */
   const int8_t *exponents;             /* in the file */
   uint32_t exponent_count;
-  int8_t axis;            /* -1: one exponent */
-  const uint8_t *offsets; /* in the file: little-endian float32, one for each of exponents; NULL: there is none */
+  int8_t axis;              /* -1: one exponent */
+  const uint8_t *offsets;   /* in the file: little-endian float32, one for each of exponents; NULL: there is none */
+  const uint8_t *mantissas; /* likewise, in [1, 2); NULL: all are 1 */
 } nmp_view;
 
 /* Runs task(ctx, i, worker) for i in [0, n), in any order, on any threads; returns when all are done. worker tells

@@ -328,6 +328,7 @@ nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view) {
     view->axis = fb_tensor_float_axis(table);
   }
   view->offsets = fb_tensor_float_offsets(table).data;
+  view->mantissas = fb_tensor_float_mantissas(table).data;
   return NMP_OK;
 }
 

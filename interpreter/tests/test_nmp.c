@@ -101,6 +101,9 @@ static void test_exponents(nmp_net *net, const nmp_model *m) {
     expect(memcmp(view.exponents, exponents.data, exponents.count) == 0, "exponents");
     const fb_vector offsets = fb_tensor_float_offsets(table);
     expect(view.offsets == offsets.data && (offsets.data == NULL || offsets.count == exponents.count), "offsets");
+    const fb_vector mantissas = fb_tensor_float_mantissas(table);
+    expect(view.mantissas == mantissas.data && (mantissas.data == NULL || mantissas.count == exponents.count),
+           "mantissas");
     expect((view.axis < 0 && view.exponent_count == 1) ||
                (view.axis >= 0 && view.axis < view.rank && (uint32_t)view.shape[view.axis] == view.exponent_count),
            "the axis of exponents");

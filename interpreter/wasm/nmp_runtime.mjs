@@ -103,7 +103,7 @@ export class Net {
     exports.look(isOutput, i);
     const copy = (Type, at, n) => Array.from(new Type(exports.memory.buffer.slice(at, at + n * Type.BYTES_PER_ELEMENT)));
     const exponents = exports.view_exponent_count();
-    const offsets = exports.view_offsets();
+    const offsets = exports.view_offsets(), mantissas = exports.view_mantissas();
     const port = {
       name: this.#instance.text(exports.view_name()),
       shape: copy(Int32Array, exports.view_shape(), exports.view_rank()),
@@ -112,6 +112,7 @@ export class Net {
       axis: exports.view_axis(),
       exponents: copy(Int8Array, exports.view_exponents(), exponents),
       offsets: offsets ? copy(Float32Array, offsets, exponents) : null,
+      mantissas: mantissas ? copy(Float32Array, mantissas, exponents) : null,
       clip: [exports.view_clip_min(), exports.view_clip_max()],
       origin: new Float32Array(new Uint32Array([exports.view_origin()]).buffer)[0],
     };
@@ -173,19 +174,20 @@ const eachRun = (port, count, task) => {
 };
 
 const offset = (port, k) => (port.offsets ? port.offsets[k] : port.origin);
+const mantissa = (port, k) => (port.mantissas ? port.mantissas[k] : 1);
 
-/** sat(round_half_up((x - offset) / 2^exponent)), the difference in float32, of a Float64Array in float64:
- * schema/FORMAT.md, "Ports". */
+/** sat(round_half_up((x - offset) / (mantissa * 2^exponent))), difference and quotient in float32, of a Float64Array in
+ * float64: schema/FORMAT.md, "Ports". */
 export function quantized(port, numbers) {
   const to = new TYPES[port.bits]((8 * port.bytes) / port.bits), [low, high] = port.clip;
   if (numbers.length !== to.length) throw new RangeError(`${port.name} has ${to.length} numbers, given are ${numbers.length}`);
   const rounded = numbers instanceof Float64Array ? (x) => x : Math.fround;
   eachRun(port, to.length, (k, first, end) => {
-    const o = offset(port, k), factor = 2 ** -port.exponents[k];
+    const o = offset(port, k), m = mantissa(port, k), factor = 2 ** -port.exponents[k];
     for (let i = first; i < end; i++) {
       const x = o ? rounded(numbers[i] - o) : numbers[i];
       if (!Number.isFinite(x)) throw new RangeError(`${port.name}: number ${i} is ${numbers[i]}`);
-      const q = Math.min(Math.max(x * factor, low), high), down = Math.floor(q);
+      const q = Math.min(Math.max(rounded(x / m) * factor, low), high), down = Math.floor(q);
       to[i] = q - down >= 0.5 ? down + 1 : down;
     }
   });
@@ -196,7 +198,7 @@ export function dequantized(port, bytes) {
   const whole = new TYPES[port.bits](bytes.buffer, bytes.byteOffset, (8 * port.bytes) / port.bits);
   const reals = new Float32Array(whole.length);
   eachRun(port, whole.length, (k, first, end) => {
-    const o = offset(port, k), step = 2 ** port.exponents[k];
+    const o = offset(port, k), step = mantissa(port, k) * 2 ** port.exponents[k];
     for (let i = first; i < end; i++) reals[i] = whole[i] * step + o;
   });
   return reals;

@@ -144,6 +144,12 @@ const uint8_t *view_offsets(void) {
   return view.offsets;
 }
 
+/* Factors of 2^exponent likewise, NULL: all are 1. */
+EXPORT(view_mantissas) const uint8_t *view_mantissas(void);
+const uint8_t *view_mantissas(void) {
+  return view.mantissas;
+}
+
 EXPORT(view_origin) uint32_t view_origin(void);
 uint32_t view_origin(void) {
   return view.origin;

@@ -139,6 +139,7 @@ def _port_json(port: FilePort, model: Model) -> dict[str, Any]:
         "exponent": _exponent(tensor.float_exponents or tensor.exponents),
         "exponent_axis": tensor.float_axis,
         "offsets": list(tensor.float_offsets),
+        "mantissas": list(tensor.float_mantissas),
         "source_shape": list(port.source_shape),
         "pixels": port.pixels,
         "state": None if port.state is None else model.outputs[port.state].name,
@@ -248,8 +249,9 @@ def _port_row(port: FilePort, model: Model) -> list[str]:
         numbers = f"{front.width} MFCC of " * bool(front.cepstrum) + f"{front.bands} bands"
         fed = f"sound at {front.rate} Hz: {numbers} of {len(front.window)} samples, every {front.hop}"
     elif tensor.float_offsets:
-        fed = f"number - {'/'.join(f'{offset:g}' for offset in tensor.float_offsets[:LISTED])}"
-        fed += "/..." if len(tensor.float_offsets) > LISTED else ""
+        fed = f"number - {_listed(tensor.float_offsets)}"
+    if tensor.float_mantissas and port.sound is None:
+        fed = f"({fed or 'number'}) / {_listed(tensor.float_steps)}"
     return [
         port.name,
         tensor.dtype,
@@ -258,6 +260,10 @@ def _port_row(port: FilePort, model: Model) -> list[str]:
         console.shape(port.source_shape) if port.source_shape else "",
         fed,
     ]
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return "/".join(f"{number:g}" for number in numbers[:LISTED]) + "/..." * (len(numbers) > LISTED)
 
 
 def _op_row(index: int, op: FileOp, model: Model) -> list[str]:

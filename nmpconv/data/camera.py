@@ -47,16 +47,16 @@ def scaled_input(
     size: tuple[int, int, int],
     preprocess: Preprocess,
     grid: tuple[int, int, int],
-    exponents: tuple[int, ...],
+    steps: tuple[float, ...],
     offsets: tuple[float, ...],
 ) -> ImageInput:
     """An input that takes the numbers that `preprocess` makes of pixels. size: height, width and channels; grid: bits
-    and ends of the integers; exponents, offsets: of the real values, one or one a channel. Raises InputError for
-    numbers beyond 32 bits."""
+    and ends of the integers; steps, offsets: of the real values, one or one a channel. Raises InputError for numbers
+    beyond 32 bits."""
     height, width, channels = size
     bits, low, high = grid
-    step = np.ldexp(1.0, np.broadcast_to(exponents, channels))
-    mean, std, offset = (np.broadcast_to(x, channels).astype(float) for x in (preprocess.mean, preprocess.std, offsets))
+    numbers = preprocess.mean, preprocess.std, offsets, steps
+    mean, std, offset, step = (np.broadcast_to(x, channels).astype(float) for x in numbers)
     least, most = preprocess.range
     factor = (most - least) / 255.0 / std / step
     bias = ((least - mean) / std - offset) / step
@@ -70,11 +70,11 @@ def scaled_input(
             f"a level of a pixel is up to {np.abs(factor).max():.3g} steps of the input, {FACTOR_MAX - 1} are allowed"
         )
         raise InputError(problem, where="preprocess", hint="feed the input from a program of your own")
-    numbers = [
+    factors, biases = (
         tuple(int(n) for n in np.rint(x * 2.0**shift).astype(np.int64)) + (0,) * (3 - channels) for x in (factor, bias)
-    ]
+    )
     return ImageInput(
-        width, height, channels, preprocess.channel_order == "bgr", bits, shift, low, high, numbers[0], numbers[1]
+        width, height, channels, preprocess.channel_order == "bgr", bits, shift, low, high, factors, biases
     )
 
 

@@ -135,6 +135,8 @@ def _tensor(tensor: FileTensor) -> Facts:
     facts |= {"clip range": f"{tensor.clip_min}..{tensor.clip_max}", "origin": tensor.origin}
     if tensor.float_exponents is not None:
         facts["exponent in the float model"] = _span(tensor.float_exponents)
+    if tensor.float_mantissas:
+        facts["steps in the float model"] = ", ".join(f"{step:g}" for step in tensor.float_steps)
     if tensor.float_offsets:
         facts["offsets in the float model"] = ", ".join(f"{offset:g}" for offset in tensor.float_offsets)
     facts["offset in the arena (bytes)"] = tensor.offset

@@ -228,7 +228,7 @@ class _Exporter(Exporter):
             if value.shifts.offsets:
                 raw = self.node("Sub", (raw, self.const(value.shifts.origins(rank).astype(np.float32))))
             step = self._grids[name].scale
-            raw = self.node("Mul", (raw, self.const((value.shifts.factors(rank) / step).astype(np.float32))))
+            raw = self.node("Div", (raw, self.const((step / value.shifts.factors(rank)).astype(np.float32))))
             raw = self.node("Floor", (self.node("Add", (raw, self.const(np.float32(0.5)))),))
             raw = self.node("Mul", (raw, self.const(step)))
         self._round(name, raw)

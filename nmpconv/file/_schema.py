@@ -111,6 +111,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("float_exponents", 13, "vector", "byte", 0, False),
         Field("float_axis", 14, "scalar", "byte", -1, False),
         Field("float_offsets", 15, "vector", "float", 0, False),
+        Field("float_mantissas", 16, "vector", "float", 0, False),
     ),
     "Conv2D": (
         Field("stride_h", 0, "scalar", "int", 1, False),

@@ -6,6 +6,7 @@ A file is verified first, as the interpreter does (`flat`, `meaning`); then what
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
@@ -41,7 +42,8 @@ class FileTensor:
 
     origin: what the value is less than that of the float model, observed_* being of the latter. float_exponents: of an
     activation whose parts are the float model's times powers of two, the exponents of the float model's numbers, one or
-    one per index of float_axis; float_offsets: what 0 stands for there, as many, or none.
+    one per index of float_axis; float_offsets: what 0 stands for there, float_mantissas: factors of 2^float_exponent,
+    as many, or none.
     """
 
     name: str
@@ -60,6 +62,7 @@ class FileTensor:
     float_exponents: tuple[int, ...] | None = None
     float_axis: int | None = None
     float_offsets: tuple[float, ...] = ()
+    float_mantissas: tuple[float, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -71,7 +74,14 @@ class FileTensor:
         if self.float_exponents is None:
             return None
         bits = tuple(self.exponents[0] - e for e in self.float_exponents)
-        return Shifts(bits, self.float_axis, self.float_offsets)
+        return Shifts(bits, self.float_axis, self.float_offsets, self.float_mantissas)
+
+    @property
+    def float_steps(self) -> tuple[float, ...]:
+        """Real value of integer 1 in the float model, one or one per index of float_axis."""
+        exponents = self.float_exponents or self.exponents
+        mantissas = self.float_mantissas or (1.0,) * len(exponents)
+        return tuple(math.ldexp(m, e) for m, e in zip(mantissas, exponents, strict=True))
 
     def dequantize(self, q: np.ndarray) -> np.ndarray:
         """Returns the float model's numbers of an activation's integers, of its shape, origin apart: float64."""
@@ -241,6 +251,7 @@ def _tensor(table: Table) -> FileTensor:
         float_exponents=None if table["float_exponents"] is None else _ints(table["float_exponents"]),
         float_axis=None if table["float_axis"] < 0 else table["float_axis"],
         float_offsets=() if table["float_offsets"] is None else tuple(map(float, table["float_offsets"])),
+        float_mantissas=() if table["float_mantissas"] is None else tuple(map(float, table["float_mantissas"])),
     )
 
 

@@ -102,8 +102,8 @@ class _Check:
 
     def tensor_rules(self, table: Table, shape: tuple[int, ...], data: np.ndarray | None) -> Rules:
         dtype, axis, exponents, floats = (table[key] for key in ("dtype", "axis", "exponents", "float_exponents"))
-        shifted = table["float_offsets"]
-        more = sum(len(values) for values in (floats, shifted) if values is not None)
+        shifted, scaled = table["float_offsets"], table["float_mantissas"]
+        more = sum(len(values) for values in (floats, shifted, scaled) if values is not None)
         self.spend(8 + len(exponents) + more)  # the walk counts more for its parts: there are enough
         yield TENSOR, f"rank {len(shape)}", len(shape) <= RANK_MAX
         yield TENSOR, f"dtype {dtype}", 0 <= dtype < len(ENUMS["DType"]) - (data is None)
@@ -116,10 +116,13 @@ class _Check:
         if floats is not None or table["float_axis"] != -1:
             yield TENSOR, "float exponents of a constant, or none", floats is not None and data is None
             yield from _exponents(floats, table["float_axis"], shape)
+        count = 0 if floats is None else len(floats)
         if shifted is not None:
-            count = 0 if floats is None else len(floats)
             yield TENSOR, f"{len(shifted)} float offsets for {count} float exponents", len(shifted) == count
             yield TENSOR, "a float offset that is not finite", bool(np.isfinite(shifted).all())
+        if scaled is not None:
+            yield TENSOR, f"{len(scaled)} float mantissas for {count} float exponents", len(scaled) == count
+            yield TENSOR, "a float mantissa that is not in [1, 2)", bool(((scaled >= 1) & (scaled < 2)).all())
         if data is not None:
             yield TENSOR, f"{len(data)} bytes of data, its shape needs {nbytes}", len(data) == nbytes
             yield TENSOR, "its data is not aligned", (_address(data) - self.start) % DATA_ALIGN == 0

@@ -103,6 +103,7 @@ def _tensor(value: Value) -> dict[str, Any]:
             table["float_exponents"] = [quant.exponent - bits for bits in value.shifts.bits]
             table["float_axis"] = -1 if value.shifts.axis is None else value.shifts.axis
             table["float_offsets"] = value.shifts.offsets or None
+            table["float_mantissas"] = value.shifts.mantissas or None
     else:
         little = np.ascontiguousarray(value.data, np.dtype(value.dtype).newbyteorder("<"))
         table["data"] = np.frombuffer(little.tobytes(), np.uint8)

@@ -95,7 +95,8 @@ def _value(value: Value) -> str:
     text += _attributes({"origin": value.origin or None, "clamp": value.clamp})
     if value.shifts is not None:
         text += _attributes({"shifts": value.shifts.bits, "shift_axis": value.shifts.axis})
-        text += _attributes({"shift_offsets": value.shifts.offsets or None})
+        more = {"shift_offsets": value.shifts.offsets or None, "shift_mantissas": value.shifts.mantissas or None}
+        text += _attributes(more)
     text += _attributes({"observed": None if seen is None else (seen.min, seen.max, seen.method)})
     if quant is not None:
         text += _attributes(
@@ -272,7 +273,8 @@ class _Parser:
         quant = Quant(a["bits"], a["exp"], a["lo"], a["hi"], a.get("axis")) if "bits" in a else None
         data = self._data(name, dtype, shape, line) if line.rest else None
         place, origin = a.get("offset"), a.get("origin", 0.0)
-        shifts = Shifts(a["shifts"], a.get("shift_axis"), a.get("shift_offsets", ())) if "shifts" in a else None
+        more = a.get("shift_offsets", ()), a.get("shift_mantissas", ())
+        shifts = Shifts(a["shifts"], a.get("shift_axis"), *more) if "shifts" in a else None
         self._values[name] = Value(name, shape, dtype, data, a.get("clamp"), seen, quant, place, origin, shifts)
         self._of_port(name, {key: a[key] for key in _PORT_KEYS & a.keys()})
         return name

@@ -52,6 +52,9 @@ class Port:
         """The real value of integer 1; of pixels "", whose meaning is `preprocess`."""
         if self.shifts is None:
             return "" if self.pixels else f"2^{self.exponent}"
+        if self.shifts.mantissas:
+            steps = (np.ldexp(1.0, self.exponent) / self.shifts.factors(1)).ravel()
+            return f"{steps.min():.4g}" + (f"..{steps.max():.4g}" if steps.max() > steps.min() else "")
         exponents = [self.exponent - bits for bits in self.shifts.bits]
         return f"2^{min(exponents)}" + (f"..{max(exponents)}" if len({*exponents}) > 1 else "")
 

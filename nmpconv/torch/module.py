@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,7 @@ class TrainableNet(nn.Module):
             samples = reals.reshape(-1, *value.shape)
             rank = samples.ndim
             axis = None if value.shifts.axis is None else value.shifts.axis + 1
-            shifts = type(value.shifts)(value.shifts.bits, axis, value.shifts.offsets)
+            shifts = replace(value.shifts, axis=axis)
             factors, origins = (
                 torch.as_tensor(a, dtype=q.dtype, device=q.device) for a in (shifts.factors(rank), shifts.origins(rank))
             )

@@ -25,6 +25,7 @@ from nmpconv.base import fixed_point
 from nmpconv.cli.run import _stretches
 from nmpconv.data.audio import parse, read_wav
 from nmpconv.exporters.browser import front_facts
+from nmpconv.ir import Shifts
 from nmpconv.runtime.feed import Feed
 
 FRONTS = {
@@ -86,6 +87,21 @@ def test_integers_are_those_of_python(root: Path, tmp_path: Path, need_tool: Cal
     command = [need_tool("node", "nodejs"), tmp_path / "integers.mjs", runtime, *facts]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert found == fixed_point.quantize(numbers + 100, -6, -32768, 32767).tolist() == [19200, 19201]
+
+
+@pytest.mark.parametrize("kind", ["Float32", "Float64"])
+def test_steps_that_are_no_powers_of_two(kind: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    """Difference and quotient are those of numpy, in the precision of the numbers."""
+    shifts = Shifts((1, 1), 0, tuple(map(float, np.float32([-38.43, 1.5]))), tuple(map(float, np.float32([1.22, 1.7]))))
+    port: dict[str, Any] = {"name": "x", "shape": [2, 999], "bits": 8, "bytes": 1998, "axis": 0, "exponents": [-1, -1]}
+    port |= {"offsets": shifts.offsets, "mantissas": shifts.mantissas, "clip": [-128, 127]}
+    x = (np.random.default_rng(3).integers(-260, 260, (2, 999)) * 0.305 - 38.43).astype(kind.lower())
+    (tmp_path / "integers.mjs").write_text(INTEGERS.replace("Float64", kind))
+    runtime = root / "interpreter" / "wasm" / "nmp_runtime.mjs"
+    facts = json.dumps(port), json.dumps(x.ravel().tolist())
+    command = [need_tool("node", "nodejs"), tmp_path / "integers.mjs", runtime, *facts]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert found == fixed_point.quantize(shifts.stored(x), 0, -128, 127).ravel().tolist()
 
 
 @pytest.mark.parametrize("name", FRONTS)

@@ -203,6 +203,11 @@ def _float_grids() -> Iterator[Guard]:
     for text in ("nan", "inf"):
         odd = changed(X, float_exponents=[0], float_offsets=[float(text)])
         yield f"a float offset of {text}", odd, Status.TENSOR, "bits of a float offset"
+    both = {"float_exponents": [0], "float_mantissas": [1.0, 1.5]}
+    yield "more float mantissas than exponents", changed(X, **both), Status.TENSOR, "number of float mantissas"
+    for mantissa in (0.75, 2.0):
+        odd = changed(X, float_exponents=[0], float_mantissas=[mantissa])
+        yield f"a float mantissa of {mantissa}", odd, Status.TENSOR, "bits of a float mantissa"
     yield "exponents along an axis beyond the last", changed(W, axis=4), Status.TENSOR, "axis"
     yield "an exponent twice", changed(X, exponents=[0, 0]), Status.TENSOR, "number of exponents"
 

@@ -139,16 +139,20 @@ def test_a_table_that_is_read_again_and_again() -> None:
     assert verified(flatbuffer.pack(root)) == (Status.LIMIT, "steps of verification")
 
 
-@pytest.mark.parametrize("kinds", [(), ("float_exponents",), ("float_exponents", "float_offsets")], ids=["", "e", "eo"])
+OF_FLOATS = ("float_exponents", "float_offsets", "float_mantissas")
+
+
+@pytest.mark.parametrize("kinds", [OF_FLOATS[:count] for count in range(4)], ids=["", "e", "eo", "eom"])
 def test_steps_of_a_tensor_are_paid(kinds: tuple[str, ...]) -> None:
-    """One for each exponent, each exponent of floats and each offset: both verifiers run out at the same reader."""
+    """One for each exponent, and each number of floats: both verifiers run out at the same reader."""
     net, channels, readers = Net(grid=grid(16, -10)), 600, range(1, 80)
     net.input("x", 1, channels)
     net.const("t", np.full(512, 1 << 30, np.int32), quant=grid(32, -30))
     net.op("softmax", "x t", "y", quant=grid(16, -15), axis=1)
     root = flatbuffer.unpack(to_bytes(placed(net.graph("y")), {}))
     x, table = root["ops"][0]["inputs"]
-    numbers = {"float_exponents": [-10] * channels, "float_offsets": [0.0] * channels, "float_axis": 1}
+    numbers = dict(zip(OF_FLOATS, ([-10] * channels, [0.0] * channels, [1.5] * channels), strict=True))
+    numbers["float_axis"] = 1
     root["tensors"][x] |= {name: numbers[name] for name in (*kinds, "float_axis") if kinds}
     statuses = []
     for count in readers:

@@ -139,6 +139,36 @@ CASES: dict[str, tuple[Callable[[Tables], None], Status, str]] = {
         S.TENSOR,
         "bits of a float offset",
     ),
+    "a float mantissa without a float exponent": (
+        tensor(A, float_mantissas=[1.5]),
+        S.TENSOR,
+        "number of float mantissas",
+    ),
+    "two float mantissas for one float exponent": (
+        tensor(A, float_exponents=[-4], float_mantissas=[1.0, 1.5]),
+        S.TENSOR,
+        "number of float mantissas",
+    ),
+    "a float mantissa below 1": (
+        tensor(A, float_exponents=[-4], float_mantissas=[np.nextafter(np.float32(1), np.float32(0))]),
+        S.TENSOR,
+        "bits of a float mantissa",
+    ),
+    "a float mantissa of 2": (
+        tensor(A, float_exponents=[-4], float_mantissas=[2.0]),
+        S.TENSOR,
+        "bits of a float mantissa",
+    ),
+    "a float mantissa below 0": (
+        tensor(A, float_exponents=[-4], float_mantissas=[-1.5]),
+        S.TENSOR,
+        "bits of a float mantissa",
+    ),
+    "a float mantissa that is no number": (
+        tensor(A, float_exponents=[-4], float_mantissas=[np.nan]),
+        S.TENSOR,
+        "bits of a float mantissa",
+    ),
     "float offsets of a constant": (
         tensor(W, float_exponents=[-4], float_offsets=[1.0]),
         S.TENSOR,

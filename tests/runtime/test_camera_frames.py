@@ -57,8 +57,8 @@ def random_input(rng: np.random.Generator) -> camera.ImageInput:
     mean, std = rng.uniform(0, 255, channels), rng.uniform(20, 100, channels)
     preprocess = Preprocess(tuple(mean), tuple(std), channel_order=order)
     grid = (bits, INT_MIN[bits] + int(rng.integers(0, 30)), INT_MAX[bits])
-    exponents = tuple(int(e) for e in rng.integers(-6 - (bits - 8), -3, channels))
-    return camera.scaled_input(size, preprocess, grid, exponents, tuple(rng.normal(0, 0.3, channels)))
+    steps = np.exp2(rng.uniform(-6 - (bits - 8), -3, channels))
+    return camera.scaled_input(size, preprocess, grid, tuple(steps), tuple(rng.normal(0, 0.3, channels)))
 
 
 def numbers(values: tuple[int, ...]) -> str:
@@ -205,8 +205,8 @@ def test_the_grid_is_that_of_the_file() -> None:
     """The integers of the float model's numbers, but for halves that fixed-point factors tip."""
     levels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
     preprocess = Preprocess((0.45,), (0.22,), range=(0.0, 1.0), channel_order="gray")
-    to = camera.scaled_input((16, 16, 1), preprocess, (8, -128, 127), (-5,), (0.1,))
-    wanted = quantize(preprocess.to_model(levels) - 0.1, -5, -128, 127)
+    to = camera.scaled_input((16, 16, 1), preprocess, (8, -128, 127), (0.029,), (0.1,))
+    wanted = quantize((preprocess.to_model(levels) - 0.1) / 0.029, 0, -128, 127)
     apart = np.abs(camera.integers(levels, to).astype(int) - wanted)
     assert apart.max() <= 1
     assert apart.mean() < 0.01
@@ -220,4 +220,4 @@ def test_what_cannot_be() -> None:
     with pytest.raises(InputError, match="4 pixels of rgb565 take 8 bytes"):
         camera.decoded(np.zeros((1, 7), np.uint8), "rgb565", 4, 3)
     with pytest.raises(InputError, match="steps of the input"):
-        camera.scaled_input((1, 1, 1), Preprocess(std=(1e-9,)), (8, -128, 127), (0,), (0.0,))
+        camera.scaled_input((1, 1, 1), Preprocess(std=(1e-9,)), (8, -128, 127), (1.0,), (0.0,))

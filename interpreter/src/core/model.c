@@ -129,6 +129,21 @@ static nmp_rule check_offsets(fb_vector offsets, uint32_t count) {
   return NMP_FINE;
 }
 
+/* The first rule that a tensor's float mantissas break: one for each float exponent, in [1, 2). */
+static nmp_rule check_mantissas(fb_vector mantissas, uint32_t count) {
+  const uint32_t one = 0x3f800000;
+  if (mantissas.data != NULL && mantissas.count != count) {
+    return NMP_RULE(NMP_E_TENSOR, "number of float mantissas", mantissas.count, count);
+  }
+  for (uint32_t i = 0; i < mantissas.count; i++) {
+    const uint32_t bits = (uint32_t)fb_int_element(mantissas, i);
+    if (bits >> 23 != one >> 23) {
+      return NMP_RULE(NMP_E_TENSOR, "bits of a float mantissa", bits, one);
+    }
+  }
+  return NMP_FINE;
+}
+
 static nmp_rule check_data(const nmp_model *m, fb_vector data, uint32_t bytes) {
   if (data.count != bytes) {
     return NMP_RULE(NMP_E_TENSOR, "bytes of data", data.count, bytes);
@@ -153,7 +168,9 @@ static nmp_rule check_tensor(const nmp_model *m, const uint8_t *table, nmp_needs
   int8_t dtype = fb_tensor_dtype(table);
   /* There are enough: fb_verify counts more. */
   const fb_vector floats = fb_tensor_float_exponents(table), offsets = fb_tensor_float_offsets(table);
-  nmp_spend(needs, 8 + (uint64_t)fb_tensor_exponents(table).count + floats.count + offsets.count);
+  const fb_vector mantissas = fb_tensor_float_mantissas(table);
+  const uint64_t exponents = (uint64_t)fb_tensor_exponents(table).count + floats.count;
+  nmp_spend(needs, 8 + exponents + offsets.count + mantissas.count);
   if (shape.count > NMP_RANK_MAX) {
     return NMP_RULE(NMP_E_TENSOR, "rank", shape.count, NMP_RANK_MAX);
   }
@@ -177,6 +194,9 @@ static nmp_rule check_tensor(const nmp_model *m, const uint8_t *table, nmp_needs
   nmp_rule rule = check_grids(table, floats, shape, data.data != NULL);
   if (rule.status == NMP_OK) {
     rule = check_offsets(offsets, floats.count);
+  }
+  if (rule.status == NMP_OK) {
+    rule = check_mantissas(mantissas, floats.count);
   }
   if (rule.status == NMP_OK && data.data) {
     rule = check_data(m, data, size * (bits / 8));

@@ -108,6 +108,7 @@ static const fb_field fields[] = {
     {FB_KIND_VECTOR, 1}, /* Tensor.float_exponents */
     {FB_KIND_SCALAR, 1}, /* Tensor.float_axis */
     {FB_KIND_VECTOR, 4}, /* Tensor.float_offsets */
+    {FB_KIND_VECTOR, 4}, /* Tensor.float_mantissas */
     {FB_KIND_STRING | FB_REQUIRED, 0}, /* Op.name */
     {FB_KIND_SCALAR, 1}, /* Op.params_type */
     {FB_KIND_UNION | FB_REQUIRED, 34}, /* Op.params */
@@ -210,17 +211,17 @@ static const uint8_t first[FB_TABLE_COUNT + 1] = {
     78, /* ConvAdd */
     87, /* Custom */
     90, /* Tensor */
-    106, /* Op */
-    113 + 2 * NMP_TWO_MEMORIES, /* Preprocess */
+    107, /* Op */
+    114 + 2 * NMP_TWO_MEMORIES, /* Preprocess */
 #if NMP_SOUND
-    121 + 2 * NMP_TWO_MEMORIES, /* Sound */
+    122 + 2 * NMP_TWO_MEMORIES, /* Sound */
 #endif
-    121 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* Port */
-    128 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* Bytes */
-    129 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* TestVector */
-    131 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* Entry */
-    133 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* Model */
-    145 + 3 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* the end */
+    122 + 2 * NMP_TWO_MEMORIES + 13 * NMP_SOUND, /* Port */
+    129 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* Bytes */
+    130 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* TestVector */
+    132 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* Entry */
+    134 + 2 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* Model */
+    146 + 3 * NMP_TWO_MEMORIES + 14 * NMP_SOUND, /* the end */
 };
 
 const fb_schema nmp_schema = {fields, first};

@@ -151,6 +151,10 @@ static inline fb_vector fb_tensor_float_offsets(const uint8_t *table) {
   return fb_get_vector(table, 15);
 }
 
+static inline fb_vector fb_tensor_float_mantissas(const uint8_t *table) {
+  return fb_get_vector(table, 16);
+}
+
 static inline const char *fb_op_name(const uint8_t *table) {
   return fb_string(table, 0);
 }

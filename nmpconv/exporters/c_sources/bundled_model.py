@@ -65,12 +65,11 @@ def _picture(port: FilePort, model: Model) -> ImageInput | None:
     size = (tensor.shape[1], tensor.shape[2], tensor.shape[3])
     if port.pixels:
         return pixel_input(size, preprocess.channel_order == "bgr")
-    exponents = tensor.float_exponents or tensor.exponents
-    if len(exponents) > 1 and tensor.float_axis != 3:
+    if len(tensor.float_steps) > 1 and tensor.float_axis != 3:
         return None
     grid = (8 if tensor.dtype == "int8" else 16, tensor.clip_min, tensor.clip_max)
     try:
-        return scaled_input(size, preprocess, grid, exponents, tensor.float_offsets or (tensor.origin,))
+        return scaled_input(size, preprocess, grid, tensor.float_steps, tensor.float_offsets or (tensor.origin,))
     except InputError:  # the example then takes its numbers
         return None
 

@@ -86,7 +86,7 @@ def _grid(bundled: BundledModel, part: str, name: str, tensor: FileTensor) -> It
     shape = " x ".join(map(str, tensor.shape))
     exponents = tensor.float_exponents or tensor.exponents
     offsets = tensor.float_offsets or (tensor.origin,) * len(exponents)
-    several = len(exponents) > 1
+    several, factor = len(exponents) > 1, "mantissas * " if tensor.float_mantissas else ""
     what = "integer * SCALES[i] + OFFSETS[i], i along AXIS" if several else "integer * SCALE + OFFSET"
     macro = f"#define {bundled.macro}_{part}"
     yield f"\n/* {comment(name)}: {tensor.dtype} [{shape}], real value = {what} */"
@@ -94,12 +94,12 @@ def _grid(bundled: BundledModel, part: str, name: str, tensor: FileTensor) -> It
     if several:
         yield f"{macro}_AXIS {tensor.float_axis}"
         yield f"{macro}_EXPONENTS {{{', '.join(map(str, exponents))}}}"
-        scales = ", ".join(f"{2.0**exponent!r}f" for exponent in exponents)
-        yield f"{macro}_SCALES {{{scales}}} /* 2^EXPONENTS */"
+        scales = ", ".join(f"{step!r}f" for step in tensor.float_steps)
+        yield f"{macro}_SCALES {{{scales}}} /* {factor}2^EXPONENTS */"
         yield f"{macro}_OFFSETS {{{', '.join(f'{offset!r}f' for offset in offsets)}}}"
     else:
         yield f"{macro}_EXPONENT ({exponents[0]})"
-        yield f"{macro}_SCALE {2.0 ** exponents[0]!r}f /* 2^EXPONENT */"
+        yield f"{macro}_SCALE {tensor.float_steps[0]!r}f /* {factor}2^EXPONENT */"
         yield f"{macro}_OFFSET {offsets[0]!r}f"
     yield f"{macro}_MIN ({tensor.clip_min})"
     yield f"{macro}_MAX ({tensor.clip_max})"

@@ -63,7 +63,8 @@ def exponents(tensor: FileTensor) -> str:
 
 def told_exponents(tensor: FileTensor) -> str:
     """With those of the float model's numbers, where they are others."""
-    more = f" ({_span(tensor.float_exponents)} in the float model)" if tensor.float_exponents else ""
+    times = ", times factors" if tensor.float_mantissas else ""
+    more = f" ({_span(tensor.float_exponents)}{times} in the float model)" if tensor.float_exponents else ""
     return f"{exponents(tensor)}{more}"
 
 
