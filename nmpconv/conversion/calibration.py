@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -34,7 +34,15 @@ from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes import stream
 from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize import attention_masks, given_grids, input_grids, ranges, recurrent_states, slice_scales
+from nmpconv.passes.quantize import (
+    attention_masks,
+    given_grids,
+    input_grids,
+    input_steps,
+    ranges,
+    recurrent_states,
+    slice_scales,
+)
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.overrides import NOTHING
 from nmpconv.passes.quantize.rounding import Rounding
@@ -139,8 +147,15 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     bits = activation_bits(graph, str(options.bits), options.widths)
     states = recurrent_states.checked(graph, options.state or ())
     if len(feeds) and options.equalize != "none" and not options.faithful:
-        graph, stats, feeds = _with_input_grids(graph, stats, feeds, states, offsets=options.stream is None)
+        raw, shift = feeds, options.stream is None
+        by_channel = input_grids.run(graph, stats, raw, states, shift)
+        graph, stats, feeds = _stored(graph, stats, feeds, raw, *by_channel)
         trace(graph, "FLOAT", "input_grids")
+        front = front_end(options)  # in integers it knows powers of two alone
+        narrow = [name for name in graph.inputs if bits[name] == 8] if front is None or not front.integers else []
+        by_step = input_steps.run(graph, raw, narrow, states, shift)
+        graph, stats, feeds = _stored(graph, stats, feeds, raw, *by_step)
+        trace(graph, "FLOAT", "input_steps")
     alone = set(graph.outputs if options.stream else states.values())
     own = NOTHING
     if options.faithful:
@@ -170,15 +185,14 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     return Calibrated(imported.samples, feeds, check, fitter, tuple(fitted))
 
 
-def _with_input_grids(
-    graph: Graph, stats: Mapping[str, TensorStats], feeds: Feeds, states: Collection[str], *, offsets: bool
+def _stored(
+    graph: Graph, stats: Mapping[str, TensorStats], feeds: Feeds, raw: Feeds, shifted: Graph, changed: Sequence[str]
 ) -> tuple[Graph, dict[str, TensorStats], Feeds]:
-    """Grids by channel where data enters, with the statistics and the samples of the graph that has them; what it was
-    before where it would be another function in float32."""
-    shifted, changed = input_grids.run(graph, stats, feeds, states, offsets)
+    """The graph whose inputs are stored on other grids, with the statistics and the samples of that graph; what it was
+    before where it would be another function in float32. feeds: samples of the graph; raw: as they came."""
     if not changed:
         return graph, dict(stats), feeds
-    stored, indices = feeds.of(shifted), spread(len(feeds), GUARD_IMAGES)
+    stored, indices = raw.of(shifted), spread(len(feeds), GUARD_IMAGES)
     names = heads(graph)
     comparison = parity.compare(
         partial(to_onnx, graph, names), shifted, [(feeds[i], stored[i]) for i in indices], names

@@ -75,6 +75,11 @@ def fed(a: Arguments) -> list[dict[str, np.ndarray]]:
     return [{name: np.array(x, np.float32) for name, x in a["sample"].items()}] if "sample" in a else []
 
 
+def varied(a: Arguments) -> list[dict[str, np.ndarray]]:
+    """Samples with the numbers of the case in other places."""
+    return [{name: np.roll(x, i) for name, x in sample.items()} for sample in fed(a) for i in range(16)]
+
+
 def equalized(module: Any, graph: Graph, a: Arguments) -> Graph:
     more = (a.get("free", ()),) if a["how"] == "fill" else ()
     result: Graph = getattr(module, a["how"])(graph, *statistics(graph, a), *more)[0]
@@ -133,6 +138,9 @@ WAYS = {
     "equalize": Way(call=equalized),
     "offsets": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "ranges": Way(call=ranges),
+    "input_steps": Way(
+        call=lambda module, graph, a: module.run(graph, varied(a), list(a.get("narrow", graph.inputs)))[0]
+    ),
     "input_grids": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0], fed(a))[0]),
     "given_grids": Way(after="RANGED", call=kept),
     "slice_scales": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),

@@ -1,9 +1,10 @@
 """The exponent of every activation, from its calibrated statistics.
 
-1. Raw pixels have exponent 0 (pixel - 128 is exact), and so have integers that the model takes or returns. Outputs of
-   some ops, as Softmax and Sigmoid, have a grid of their own, and so has what only moves their data, unless it brings
-   constants that lie beyond. That grid is finer where twice of what was seen fits a finer one. Whole numbers that are
-   computed from indices have room for all that they can be, and so have elements of a constant at computed places.
+1. Raw pixels have exponent 0 (pixel - 128 is exact), and so have integers that the model takes or returns. So have
+   inputs in steps of their own, which are whole numbers (`input_steps`). Outputs of some ops, as Softmax and Sigmoid,
+   have a grid of their own, and so has what only moves their data, unless it brings constants that lie beyond. That
+   grid is finer where twice of what was seen fits a finer one. Whole numbers that are computed from indices have room
+   for all that they can be, and so have elements of a constant at computed places.
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics, with what is
    expected of samples that were not seen (`unseen`).
 3. Everything else takes the best exponent for its own statistics. Where nothing but tables reads a tensor or a group,
@@ -28,7 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nmpconv.base.fixed_point import EXPONENT_MAX, INT_MAX, INT_MIN
+from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN
 from nmpconv.calib.exponent_search import SATURATED, Range, Table, choose, smallest_exponent, span
 from nmpconv.calib.histogram import Histogram
 from nmpconv.calib.observers import OutOfRange, TensorStats
@@ -137,7 +138,8 @@ def _finer(own: int, stats: TensorStats, bits: int) -> int:
 
 def _least(graph: Graph, group: Sequence[str]) -> int:
     """The least exponent that the ops allow that make these tensors."""
-    return max(OPS[node.op].exponents[0] for node in graph.nodes if node.outputs[0] in group)
+    ops = (OPS[node.op] for node in graph.nodes if node.outputs[0] in group)
+    return max((op.exponents[0] for op in ops), default=EXPONENT_MIN)
 
 
 def _merged(
@@ -250,7 +252,8 @@ def _chosen(graph: Graph) -> dict[str, Range]:
 
 def _fixed(graph: Graph, bits: Mapping[str, int]) -> dict[str, int]:
     """Case 1: exponents that need no statistics."""
-    fixed = dict.fromkeys(graph.pixels, 0)
+    whole_numbers = [name for name in graph.inputs if (shifts := graph[name].shifts) is not None and shifts.mantissas]
+    fixed = dict.fromkeys([*graph.pixels, *whole_numbers], 0)
     for node in graph.nodes:
         own = OPS[node.op].own_exponent(node, bits[node.outputs[0]])
         if own is not None:

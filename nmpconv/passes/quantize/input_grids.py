@@ -54,7 +54,7 @@ FOREIGN = -1
 
 
 @dataclass(frozen=True)
-class _Trail:
+class Trail:
     """Tensors that a source's elements reach. count: its channels; axis: along which they are, None: one of the whole.
     places: the channel of the source in each element of a tensor, FOREIGN for others, int16, by name. readers: layers.
     """
@@ -67,12 +67,12 @@ class _Trail:
 
 
 @dataclass(frozen=True)
-class _Grids:
-    """offset, bits: of each channel of the source. gain_db: by which the noise of its readers falls."""
+class Grids:
+    """A channel of the source is stored as (number - offset) * factor. gain_db: by which the noise of readers falls."""
 
-    trail: _Trail
+    trail: Trail
     offset: np.ndarray
-    bits: np.ndarray
+    factor: np.ndarray
     gain_db: float
 
 
@@ -87,7 +87,7 @@ def run(
     ends = {name: seen.ends(np.ones(_width(graph[name]))) for name, seen in stats.items() if seen.count}
     changed: dict[str, None] = {}
     for source in [*_sources(graph, states)] * ROUNDS:
-        trails = [trail for axis in _axes(graph[source]) if (trail := _trail(graph, source, axis)) is not None]
+        trails = [trail for axis in _axes(graph[source]) if (trail := trail_of(graph, source, axis)) is not None]
         shift = offsets and not graph[source].is_const and graph[source].shifts is None
         known = [(trail, own_ends) for trail in trails if (own_ends := _ends(graph, trail, ends, feeds)) is not None]
         tried = [_grids(graph, trail, own, ends, shift) for trail, own in known]
@@ -96,7 +96,7 @@ def run(
             continue
         best = max(grids.gain_db for grids in tried)
         grids = next(candidate for candidate in tried if candidate.gain_db >= best - SIMPLER_DB)
-        graph = _stored(graph, grids)
+        graph = stored_on(graph, grids)
         for name, places in grids.trail.places.items():
             if (channels := _by_channel(places)) is not None and name in ends:
                 ends[name] = _moved(ends[name], channels, grids)
@@ -104,10 +104,14 @@ def run(
     return graph, list(changed)
 
 
+def free_inputs(graph: Graph, states: Collection[str]) -> list[str]:
+    """Inputs whose grids are nobody's choice yet."""
+    taken = {*graph.pixels, *graph.given, *graph.outputs, *states}
+    return [name for name in graph.inputs if name not in taken and graph[name].shape]
+
+
 def _sources(graph: Graph, states: Collection[str]) -> Iterator[str]:
-    for name in graph.inputs:
-        if name not in {*graph.pixels, *graph.given, *graph.outputs, *states} and graph[name].shape:
-            yield name
+    yield from free_inputs(graph, states)
     joined = (name for node in graph.nodes if node.op == "concat" for name in node.inputs)
     yield from (name for name in dict.fromkeys(joined) if graph[name].is_const)
 
@@ -129,7 +133,7 @@ def _width(value: Value) -> int:
     return value.shape[-1] if value.shape else 1
 
 
-def _trail(graph: Graph, source: str, axis: int | None) -> _Trail | None:
+def trail_of(graph: Graph, source: str, axis: int | None) -> Trail | None:
     """Case 1."""
     shape = graph[source].shape
     count = 1 if axis is None else shape[axis]
@@ -151,7 +155,7 @@ def _trail(graph: Graph, source: str, axis: int | None) -> _Trail | None:
         if passed is None or _along(passed) is None:
             return None
         places[out.name] = passed
-    return _Trail(source, count, axis, places, tuple(readers)) if readers else None
+    return Trail(source, count, axis, places, tuple(readers)) if readers else None
 
 
 def _passed_on(graph: Graph, node: Node, places: Mapping[str, np.ndarray]) -> np.ndarray | None:
@@ -191,7 +195,7 @@ def _along(places: np.ndarray) -> tuple[int | None, np.ndarray] | None:
     return differ[0], places[tuple(slice(None) if i == differ[0] else 0 for i in range(places.ndim))]
 
 
-def _ends(graph: Graph, trail: _Trail, ends: Mapping[str, Ends], feeds: Feeds) -> Ends | None:
+def _ends(graph: Graph, trail: Trail, ends: Mapping[str, Ends], feeds: Feeds) -> Ends | None:
     """The range of each channel of the source; None without samples."""
     value = graph[trail.source]
     if trail.axis == len(value.shape) - 1 and trail.source in ends:
@@ -210,27 +214,27 @@ def _ends(graph: Graph, trail: _Trail, ends: Mapping[str, Ends], feeds: Feeds) -
     return low.min(axis=0).astype(np.float64), high.max(axis=0).astype(np.float64)
 
 
-def _grids(graph: Graph, trail: _Trail, own: Ends, ends: Mapping[str, Ends], shift: bool) -> _Grids:
+def _grids(graph: Graph, trail: Trail, own: Ends, ends: Mapping[str, Ends], shift: bool) -> Grids:
     """Cases 2 to 4. own: range of each channel of the source."""
     low, high = own[0].copy(), own[1].copy()
     for node in trail.readers:
         around = WEIGHTED[node.op].padding(node.params, graph.ins(node))
         shift &= around is None or WEIGHTED[node.op].border is not None
         if around is not None:
-            places = _reader_channels(trail, node)
+            places = reader_channels(trail, node)
             np.minimum.at(low, places[places >= 0], around[places >= 0])
             np.maximum.at(high, places[places >= 0], around[places >= 0])
     before = np.maximum(np.abs(low), np.abs(high))
-    offset = _offsets(low, high) if shift else np.zeros(trail.count)
+    offset = middles(low, high) if shift else np.zeros(trail.count)
     reach = np.maximum(high - offset, offset - low)
-    readers = [_Reader.of(graph, node, trail, reach, ends) for node in trail.readers]
+    readers = [Reader.of(graph, node, trail, reach, ends) for node in trail.readers]
     demand = np.zeros(trail.count)
     for reader in readers:
         mine = reader.places >= 0
         np.maximum.at(demand, reader.places[mine], reader.demand[mine])
     able = (demand > 0) & (reach > 0)
     if not able.any():
-        return _Grids(trail, offset, np.zeros(trail.count, int), 0.0)
+        return Grids(trail, offset, np.ones(trail.count), 0.0)
     beside = max((_beside(trail.places[name], ends[name]) for name in trail.places if name in ends), default=0.0)
     tried = list[np.ndarray]()
     for balance in BALANCES:
@@ -244,10 +248,10 @@ def _grids(graph: Graph, trail: _Trail, own: Ends, ends: Mapping[str, Ends], shi
         for r, bits in [(before, np.zeros(trail.count, int)), *((reach, bits) for bits in tried)]
     )
     best = int(np.argmin(np.round(noise, 12)))
-    return _Grids(trail, offset, tried[best], 10 * math.log10(plain / noise[best]) if noise[best] > 0 else 0.0)
+    return Grids(trail, offset, np.exp2(tried[best]), 10 * math.log10(plain / noise[best]) if noise[best] > 0 else 0.0)
 
 
-def _offsets(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def middles(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Case 2: short numbers in float32 near the middles."""
     most = np.maximum(np.abs(low), np.abs(high))
     half = np.maximum((high - low) / 2, NARROWEST * most)
@@ -256,7 +260,7 @@ def _offsets(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where((high > low) & (most >= 2 * (1 - 1 / FINE) * half), middle, 0.0)
 
 
-class _Reader(NamedTuple):
+class Reader(NamedTuple):
     """A layer: channels of the source in its own, their demand, and the reach of foreign ones [C]. sums, peaks [O,C]:
     root of the sum of squares of the weights of a row and channel, and the largest one. signal [O]: power of a row."""
 
@@ -268,9 +272,9 @@ class _Reader(NamedTuple):
     signal: np.ndarray
 
     @staticmethod
-    def of(graph: Graph, node: Node, trail: _Trail, reach: np.ndarray, ends: Mapping[str, Ends]) -> _Reader:
+    def of(graph: Graph, node: Node, trail: Trail, reach: np.ndarray, ends: Mapping[str, Ends]) -> Reader:
         """reach: of each channel of the source."""
-        places = _reader_channels(trail, node)
+        places = reader_channels(trail, node)
         low, high = ends.get(node.inputs[0]) or (np.zeros(len(places)),) * 2
         foreign = np.maximum(np.abs(low), np.abs(high))
         every = np.where(places >= 0, reach[places], foreign)
@@ -282,7 +286,7 @@ class _Reader(NamedTuple):
             sums[group, :, group], peaks[group, :, group] = np.sqrt(np.square(w).sum(1)), w.max(1)
         sums, peaks = (x.reshape(len(data), -1) for x in (sums, peaks))
         demand = (peaks / np.maximum(peaks.max(axis=1, keepdims=True), TINY)).max(axis=0)
-        return _Reader(places, demand, foreign, sums, peaks, np.square(sums * every).sum(axis=1))
+        return Reader(places, demand, foreign, sums, peaks, np.square(sums * every).sum(axis=1))
 
     def noise(self, reach: np.ndarray, bits: np.ndarray, beside: float) -> float:
         """Case 4. reach: of each channel of the source; beside: the largest one of others on its grid."""
@@ -296,7 +300,7 @@ class _Reader(NamedTuple):
         return float(((of_x + of_w)[heard] / self.signal[heard]).sum())
 
 
-def _reader_channels(trail: _Trail, node: Node) -> np.ndarray:
+def reader_channels(trail: Trail, node: Node) -> np.ndarray:
     by_channel = _by_channel(trail.places[node.inputs[0]])
     assert by_channel is not None
     return by_channel
@@ -309,25 +313,25 @@ def _beside(places: np.ndarray, ends: Ends) -> float:
     return float(most[foreign].max(initial=0.0))
 
 
-def _moved(ends: Ends, own: np.ndarray, grids: _Grids) -> Ends:
+def _moved(ends: Ends, own: np.ndarray, grids: Grids) -> Ends:
     """The range of each channel of a tensor; own: channels of the source in them."""
-    offset, factor = np.where(own >= 0, grids.offset[own], 0.0), np.where(own >= 0, np.exp2(grids.bits[own]), 1.0)
+    offset, factor = np.where(own >= 0, grids.offset[own], 0.0), np.where(own >= 0, grids.factor[own], 1.0)
     return (ends[0] - offset) * factor, (ends[1] - offset) * factor
 
 
-def _stored(graph: Graph, grids: _Grids) -> Graph:
+def stored_on(graph: Graph, grids: Grids) -> Graph:
     """The graph whose source is stored on these grids."""
-    trail, offset, bits, editor = grids.trail, grids.offset, grids.bits, Editor(graph)
+    trail, offset, factor, editor = grids.trail, grids.offset, grids.factor, Editor(graph)
     for node in trail.readers:
-        own = _reader_channels(trail, node)
-        scale = np.where(own >= 0, np.exp2(-bits[own]), 1.0)
+        own = reader_channels(trail, node)
+        scale = np.where(own >= 0, 1 / factor[own], 1.0)
         shift = np.where(own >= 0, offset[own], 0.0)
         merge_into_reader(editor, node, Affine(node.inputs[0], scale, shift, np.arange(len(own))))
     graph = editor.finish()
     for name, places in trail.places.items():
         value = graph[name]
         if value.data is not None:
-            data = (value.data * np.exp2(bits)[places]).astype(np.float32)
+            data = (value.data * factor[places]).astype(np.float32)
             graph = graph.with_values(replace(value, data=data))
             continue
         along = _along(places)
@@ -337,10 +341,16 @@ def _stored(graph: Graph, grids: _Grids) -> Graph:
     return graph
 
 
-def _joined(before: Shifts | None, axis: int | None, own: np.ndarray, grids: _Grids) -> Shifts:
+def _joined(before: Shifts | None, axis: int | None, own: np.ndarray, grids: Grids) -> Shifts:
     """Shifts of a tensor that may have some from before. own: the channels of this source along the axis."""
     old = before or Shifts((0,))
-    bits = np.array(old.bits) + np.where(own >= 0, grids.bits[own], 0)
-    offset = np.array(old.offsets or (0.0,)) + np.where(own >= 0, grids.offset[own], 0.0)
-    axis = old.axis if axis is None else axis
-    return Shifts(tuple(map(int, bits)), axis, tuple(map(float, offset)) if offset.any() else ())
+    scale = np.exp2(np.array(old.bits, np.float64)) / np.array(old.mantissas or (1.0,))
+    offset = np.array(old.offsets or (0.0,)) + np.where(own >= 0, grids.offset[own] / scale, 0.0)
+    fraction, exponent = np.frexp(scale * np.where(own >= 0, grids.factor[own], 1.0))
+    bits, mantissas = np.where(fraction == 0.5, exponent - 1, exponent), np.where(fraction == 0.5, 1.0, 1 / fraction)
+    return Shifts(
+        tuple(map(int, bits)),
+        old.axis if axis is None else axis,
+        tuple(map(float, np.float32(offset))) if offset.any() else (),
+        tuple(map(float, np.float32(mantissas))) if (mantissas != 1).any() else (),
+    )
