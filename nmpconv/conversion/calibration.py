@@ -152,9 +152,11 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
         graph, stats, feeds = _stored(graph, stats, feeds, raw, *by_channel)
         trace(graph, "FLOAT", "input_grids")
         front = front_end(options)  # in integers it knows powers of two alone
-        narrow = [name for name in graph.inputs if bits[name] == 8] if front is None or not front.integers else []
-        by_step = input_steps.run(graph, raw, narrow, states, shift)
-        graph, stats, feeds = _stored(graph, stats, feeds, raw, *by_step)
+        taken = graph.inputs if options.bits != "8" or (front is not None and front.integers) else states
+        stepped, whole = input_steps.run(graph, raw, taken, shift)
+        graph, stats, feeds = _stored(graph, stats, feeds, raw, stepped, whole)
+        if graph is stepped:
+            bits = {**bits, **dict.fromkeys(whole, 8)}
         trace(graph, "FLOAT", "input_steps")
     alone = set(graph.outputs if options.stream else states.values())
     own = NOTHING

@@ -1,4 +1,4 @@
-"""int8 inputs whose numbers had 8 bits before lose nothing, whoever feeds them."""
+"""Inputs whose numbers had 8 bits before lose nothing in int8, whoever feeds them."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def features(rng: np.random.Generator) -> np.ndarray:
     return ((np.clip(np.round(x / STEP + 70), -128, 127) - 70) * STEP).astype(np.float32)
 
 
-def converted(model: ModelProto, data: Mapping[str, np.ndarray], widths: Any = "strict", **options: Any) -> bytes:
+def converted(model: ModelProto, data: Mapping[str, np.ndarray], bits: Any = "8", **options: Any) -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "m.onnx"
         path.write_bytes(model.SerializeToString())
-        return convert(path, data, Options(bits="8", widths=widths, **options), lambda *_: None).data
+        return convert(path, data, Options(**{"bits": bits, "widths": "strict", **options}), lambda *_: None).data
 
 
 class Case:
     """A converted model, and samples that it was not calibrated with."""
 
-    def __init__(self, x: np.ndarray, **options: Any):
+    def __init__(self, x: np.ndarray, bits: Any = "8", **options: Any):
         self.model, self.unseen = build(FEATURES, 17), x[FIT:, np.newaxis]
-        self.data = converted(self.model, {"": x[:FIT]}, **options)
+        self.data = converted(self.model, {"": x[:FIT]}, bits, **options)
         self.net = load(self.data)
 
     @property
@@ -131,9 +131,12 @@ def test_macros_of_a_firmware(case: Case) -> None:
     assert f"#define KWS_INPUT_0_OFFSET {tensor.float_offsets[0]!r}f" in header
 
 
-def test_wide_inputs_stay() -> None:
-    """16 bits hold such numbers well enough, and so do most nets by default."""
-    assert Case(features(np.random.default_rng(2)), widths="default").net.inputs[0].shifts is None
+@pytest.mark.parametrize(("bits", "kind"), [("8", "int8"), ("16", "int16")])
+def test_widths(bits: Any, kind: str) -> None:
+    """Such an input needs no more than 8 bits, and where all have 16 it is on a power of two."""
+    port = Case(features(np.random.default_rng(2)), bits, widths="default").net.inputs[0]
+    assert port.dtype == kind
+    assert (port.shifts is not None) == (bits == "8")
 
 
 STREAMED = """(float[1,1,24,10] x) => (float[1,4,20,1] y) <float[8,1,3,10] w, float[4,8,3,1] u> {
@@ -166,7 +169,7 @@ output y
     rng, steps = np.random.default_rng(1), np.array([0.31, 2.3])
     far = rng.integers(-100, 100, (1, 1, 40, 2))
     feeds = [{"x": ((far + rng.integers(-2, 3, far.shape)) * steps).astype(np.float32)} for _ in range(20)]
-    graph, changed = input_steps.run(parse(text), feeds, ["x"])
+    graph, changed = input_steps.run(parse(text), feeds)
     stored = graph["x"].stored(feeds[0]["x"])
     assert changed == ["x"]
     np.testing.assert_allclose(stored, np.round(stored), atol=0.001)

@@ -138,9 +138,7 @@ WAYS = {
     "equalize": Way(call=equalized),
     "offsets": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "ranges": Way(call=ranges),
-    "input_steps": Way(
-        call=lambda module, graph, a: module.run(graph, varied(a), list(a.get("narrow", graph.inputs)))[0]
-    ),
+    "input_steps": Way(call=lambda module, graph, a: module.run(graph, varied(a))[0]),
     "input_grids": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0], fed(a))[0]),
     "given_grids": Way(after="RANGED", call=kept),
     "slice_scales": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),

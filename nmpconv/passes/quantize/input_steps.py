@@ -1,4 +1,4 @@
-"""Inputs of 8 bits whose numbers had 8 bits before, in their own steps, which layers take up.
+"""Inputs whose numbers had 8 bits before, in their own steps, which layers take up. They need no more bits.
 
 Features of an int8 model's front end, pixels as k / 255 or readings of a sensor in its own units lie on a lattice of
 at most 256 points, whose step is no power of two. Rounded to one they lose much, and in the lattice's steps nothing.
@@ -37,19 +37,16 @@ FINER = 4  # exponents that are looked at, from the one on that saturates nothin
 OF_WEIGHTS = 2.16 / 12 / 128**2  # mean square of an error of rounding to powers of two, in parts of the largest square
 
 
-def run(
-    graph: Graph, feeds: Feeds, narrow: Collection[str], states: Collection[str] = (), offsets: bool = True
-) -> tuple[Graph, list[str]]:
-    """The graph with such steps, and the activations whose numbers are others then.
+def run(graph: Graph, feeds: Feeds, taken: Collection[str] = (), offsets: bool = True) -> tuple[Graph, list[str]]:
+    """The graph with such steps, and the activations whose numbers are others then, which need no more than 8 bits.
 
-    feeds: samples as they were given. narrow: activations of 8 bits. states: inputs that nobody feeds. offsets: whether
-    inputs may have them.
+    feeds: samples as they were given. taken: inputs that stay as they are. offsets: whether inputs may have them.
     """
     changed = list[str]()
-    for source in input_grids.free_inputs(graph, states):
+    for source in input_grids.free_inputs(graph, taken):
         shifts = graph[source].shifts
         trail = input_grids.trail_of(graph, source, None if shifts is None else shifts.axis)
-        if source in narrow and len(feeds) >= SAMPLES_MIN and trail is not None and not _is_joined(trail):
+        if len(feeds) >= SAMPLES_MIN and trail is not None and not _is_joined(trail):
             grids = _grids(graph, trail, feeds, offsets)
             if grids is not None and grids.gain_db >= WORTH_DB:
                 graph = input_grids.stored_on(graph, grids)

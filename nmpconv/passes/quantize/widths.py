@@ -4,7 +4,7 @@ Indices, and whole numbers computed from them, have 16 where 8 bits do not hold 
 model have 8 bits where these hold their type, else 16. At 8 bits, 16 are used where they
 cost next to nothing (unless strict):
 
-1. a graph input that is not an image, and what only moves its data;
+1. a graph input that is not an image, and what only moves its data; unless it has steps of its own (`input_steps`);
 2. the graph's outputs, and what reaches an output only through ops of a head (`Op.head`): data movement, Resize,
    Sigmoid, Softmax, ArgMax;
 3. tensors with one position (a 1x1 plane, a vector).
