@@ -111,6 +111,23 @@ def test_a_trained_net_is_its_file(torch: Any) -> None:
     assert torch.nn.functional.cross_entropy(prepared(x), y).item() < 0.8 * before
 
 
+def test_an_input_has_steps_that_are_no_powers_of_two(torch: Any) -> None:
+    """The file's integers, and the gradient of what they stand for."""
+    import nmpconv.torch
+
+    module = torch.nn.Sequential(torch.nn.Linear(20, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)).eval()
+    x = torch.from_numpy((np.random.default_rng(5).integers(0, 256, (100, 20)) / 255).astype(np.float32))
+    prepared = nmpconv.torch.prepare(module, x[:1], x[:64].numpy(), strict=True)
+    for made, wanted in zip(*integers(torch, prepared, x), strict=True):
+        np.testing.assert_array_equal(made, wanted)
+    shifts = nmpconv.torch.convert(prepared).load().inputs[0].shifts
+    assert shifts is not None
+    assert shifts.mantissas
+    leaf = x.clone().requires_grad_()
+    slope, wanted = (torch.autograd.grad(net(leaf).sum(), leaf)[0] for net in (prepared, module))
+    assert (slope - wanted).abs().mean() < 0.02 * wanted.abs().mean()
+
+
 def test_exponents_are_learned(torch: Any) -> None:
     """From grids that are too coarse or saturate, with weights and biases left alone; the file follows."""
     import nmpconv.torch

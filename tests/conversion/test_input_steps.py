@@ -199,6 +199,12 @@ def test_lattices(values: np.ndarray, wanted: tuple[float, float] | None) -> Non
         assert whole.max() < 127.5
 
 
+@pytest.mark.parametrize("step", [0.5, 3.0])
+def test_powers_of_two_and_whole_numbers_stay(step: float) -> None:
+    x = np.round(features(np.random.default_rng(2)) / np.float32(STEP)) * np.float32(step)
+    assert Case(x).net.inputs[0].shifts is None
+
+
 def test_numbers_that_hardly_repeat_show_no_lattice() -> None:
     """Any few numbers of float32 have a common divisor."""
     assert input_steps.lattice_of(np.arange(60) * 0.3, np.zeros(0), True) is None

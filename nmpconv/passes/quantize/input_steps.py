@@ -6,7 +6,8 @@ at most 256 points, whose step is no power of two. Rounded to one they lose much
 1. A source is an input as in `input_grids`, whose elements alone reach the layers that read it: as a whole, or with a
    lattice for each channel where channels have grids of their own already.
 2. The step is the greatest common divisor of the differences between its values. Numbers that hardly ever repeat show
-   none. A lattice that does not fit [-128, 127] steps around 0 gets its middle point as the offset.
+   none. A lattice that does not fit [-128, 127] steps around 0 gets its middle point as the offset. Powers of two stay,
+   and whole numbers, as callers may have them as integers.
 3. The source stays as it is unless the noise of its readers falls by WORTH_DB: what comes of rounding the samples, and
    of rounding weights.
 """
@@ -67,7 +68,10 @@ def _grids(graph: Graph, trail: Trail, feeds: Feeds, offsets: bool) -> Grids | N
         if (around := op.padding(node.params, graph.ins(node))) is not None:
             offsets &= op.border is not None
             pads = [np.append(pad, around[places == c]) for c, pad in enumerate(pads)]
-    every = np.stack([value.stored(feed[trail.source].reshape(value.shape)) for feed in feeds]).astype(np.float64)
+    raw = [feed[trail.source].reshape(value.shape) for feed in feeds]
+    if all(np.array_equal(x, np.rint(x)) for x in raw):
+        return None
+    every = np.stack([value.stored(x) for x in raw]).astype(np.float64)
     x = every[np.newaxis] if trail.axis is None else np.moveaxis(every, trail.axis + 1, 0)
     x = x.reshape(trail.count, len(every), -1)
     lattices = [lattice_of(channel.ravel(), pad, offsets) for channel, pad in zip(x, pads, strict=True)]
@@ -75,6 +79,8 @@ def _grids(graph: Graph, trail: Trail, feeds: Feeds, offsets: bool) -> Grids | N
     if len(fitting) < trail.count:
         return None
     factor, offset = _in_float32(value.shifts, *np.array(fitting).T)
+    if (np.frexp(factor)[0] == 0.5).all():
+        return None
     readers = [_Heard(graph, node, trail, x.var(axis=1).mean(axis=1)) for node in trail.readers]
     plain = sum(reader.noise(_rounding(x), np.ones(trail.count)) for reader in readers)
     exact = sum(reader.noise(np.zeros(trail.count), factor) for reader in readers)
