@@ -32,8 +32,8 @@ POINTS, REPEATS = 256, 4  # of a lattice at most; how often its values have to r
 ERROR = 2.0**-18  # of the largest magnitude, what float32 may make of a difference
 NEAR = 2.0**-6  # of a step, how far a value may be from the lattice
 SAMPLES_MIN = 8
-VALUES = 1 << 18  # that noise is measured on
-HALF = 0.25  # of a step, by which a middle between two points becomes the upper one
+SEEN, VALUES = 1 << 22, 1 << 18  # values that are looked at, and that noise is measured on
+UPPER = 0.25  # of a step, by which a middle between two points becomes the upper one
 FINER = 4  # exponents that are looked at, from the one on that saturates nothing
 OF_WEIGHTS = 2.16 / 12 / 128**2  # mean square of an error of rounding to powers of two, in parts of the largest square
 
@@ -68,7 +68,8 @@ def _grids(graph: Graph, trail: Trail, feeds: Feeds, offsets: bool) -> Grids | N
         if (around := op.padding(node.params, graph.ins(node))) is not None:
             offsets &= op.border is not None
             pads = [np.append(pad, around[places == c]) for c, pad in enumerate(pads)]
-    raw = [feed[trail.source].reshape(value.shape) for feed in feeds]
+    places = np.linspace(0, len(feeds) - 1, max(SAMPLES_MIN, min(len(feeds), SEEN // value.size)))
+    raw = [feeds[round(i)][trail.source].reshape(value.shape) for i in places]
     if all(np.array_equal(x, np.rint(x)) for x in raw):
         return None
     every = np.stack([value.stored(x) for x in raw]).astype(np.float64)
@@ -94,7 +95,7 @@ def lattice_of(values: np.ndarray, pads: np.ndarray, offsets: bool) -> tuple[flo
         return None
     first = float(values.min())
     ends = np.array([f(np.append(values, pads)) for f in (np.min, np.max)])
-    for offset in (0.0, first + step * round((ends.mean() - first) / step + HALF)) if offsets else (0.0,):
+    for offset in (0.0, first + step * round((ends.mean() - first) / step + UPPER)) if offsets else (0.0,):
         low, high = np.rint((ends - offset) / step)
         phase = (first - offset) / step
         if abs(phase - round(phase)) < NEAR and low >= INT_MIN[8] and high <= INT_MAX[8]:
