@@ -1,7 +1,8 @@
 """Tensors that get no 16 bits unasked, as these would cost too much on some microcontroller.
 
 1. With the default widths a model takes at most MOST times the instructions of `--strict` on each target, as
-   `runtime.costs` estimates them. Most models do: a look at the work tells it of them.
+   `runtime.costs` estimates them, or LITTLE more, which no user notices. Most models do: a look at the work tells it of
+   them.
 2. Of others the grids that `--strict` makes int8 are put in order: first inputs, as samples that calibration did not
    see may reach further; then those that make at least SHARE of the noise at the heads at 8 bits, by that share divided
    by the work that 16 bits add. Without samples they are all of these, by the work alone.
@@ -26,6 +27,7 @@ from nmpconv.runtime import costs
 from nmpconv.runtime.targets import MICROCONTROLLERS
 
 MOST = 1.25  # times the instructions of --strict: 1.3 less the error of the estimates
+LITTLE = 5000  # instructions: 0.1 ms at 48 MHz
 WORK = 1.05  # times the work of --strict, up to which no target's instructions are looked at
 SHARE = 0.1  # of the noise at the heads
 ROUNDS = 4
@@ -50,7 +52,7 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
         return costs.totals(to_bytes(finish(integer), {}), targets)
 
     try:
-        limits = [MOST * count for count in instructions(lean)]
+        limits = [max(MOST * count, count + LITTLE) for count in instructions(lean)]
     except OutOfRange:  # 8 bits do not hold what was seen
         return fitter, ""
 

@@ -77,6 +77,19 @@ def test_the_limit_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert max(times(converted(tmp_path, NETS["heads"]).data, strict.data).values()) > 1.3
 
 
+def test_a_net_of_a_few_thousand_instructions_keeps_its_16_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three sensors and 24 units: 35.5 dB without, 45.4 with."""
+    result, strict = (
+        converted(tmp_path, lambda path: autoencoder(path, 3, 24, 1), widths=w) for w in ("default", "strict")
+    )
+    assert max(times(result.data, strict.data).values()) > 1.3
+    assert read(result.data).tensors[read(result.data).inputs[0].tensor].dtype == "int16"
+    monkeypatch.setattr(costly_widths, "LITTLE", 0)
+    assert max(times(converted(tmp_path, lambda path: autoencoder(path, 3, 24, 1)).data, strict.data).values()) <= 1.3
+
+
 def test_of_a_target_alone(tmp_path: Path) -> None:
     result = converted(tmp_path, NETS["deep"], target="cortex-m3")
     assert not any(note.startswith("8 bits for ") for note in result.report.notes)
