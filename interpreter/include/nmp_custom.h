@@ -1,7 +1,7 @@
 /* Custom ops: functions of a program for ops that the interpreter does not have.
  *
  * A model names such an op. The program has a row for it, in the table that nmp_options.custom points to, or compiled
- * in (NMP_BUILD_CUSTOM in src/base/build.h, which `nmpconv bundle --op` writes).
+ * in (NMP_BUILD_CUSTOM in src/base/build.h, which `nmpconv bundle` writes).
  */
 #ifndef NMP_CUSTOM_H
 #define NMP_CUSTOM_H

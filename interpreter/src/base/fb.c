@@ -1,5 +1,10 @@
 #include "base/fb.h"
 
+const uint8_t *fb_find_slot(const uint8_t *table, uint32_t slot) {
+  const uint32_t offset = fb_offset(table, slot);
+  return offset ? table + offset : NULL;
+}
+
 /* What the walk may still look at, in units of 8 bytes: every table, string and vector of an honest file takes at least
  * one (its own 4 bytes and the offset to it) and what it holds, so more of them than bytes / 8 share memory, which
  * could make the walk, or a reader of theirs, quadratic.

@@ -1,7 +1,7 @@
 /* FlatBuffers without a library: one verifier that walks generated descriptors, and accessors for verified files.
  *
  * The accessors check nothing; they may be used on the root table after fb_verify_root and on everything after
- * fb_verify. Bytes are put together by hand, so neither alignment nor byte order of scalars matters.
+ * fb_verify. All that they load is aligned: the file is, and the verifier demands it of every offset in it.
  */
 #ifndef NMP_BASE_FB_H
 #define NMP_BASE_FB_H
@@ -44,6 +44,21 @@ int fb_verify_root(const fb_schema *schema, uint32_t root, const uint8_t *file, 
  */
 int fb_verify(const fb_schema *schema, uint32_t root, const uint8_t *file, uint32_t bytes);
 
+/* Bytes are put together by hand, of which compilers make a load, but not for CPUs that load aligned words only. */
+#if defined(__GNUC__) && \
+    (defined(__riscv) || defined(__XTENSA__) || (defined(__arm__) && !defined(__ARM_FEATURE_UNALIGNED)))
+static inline uint16_t fb_load16(const uint8_t *p) {
+  uint16_t half;
+  __builtin_memcpy(&half, __builtin_assume_aligned(p, sizeof(half)), sizeof(half));
+  return half;
+}
+
+static inline uint32_t fb_load32(const uint8_t *p) {
+  uint32_t word;
+  __builtin_memcpy(&word, __builtin_assume_aligned(p, sizeof(word)), sizeof(word));
+  return word;
+}
+#else
 static inline uint16_t fb_load16(const uint8_t *p) {
   return (uint16_t)(p[0] | p[1] << 8);
 }
@@ -51,6 +66,7 @@ static inline uint16_t fb_load16(const uint8_t *p) {
 static inline uint32_t fb_load32(const uint8_t *p) {
   return (uint32_t)fb_load16(p) | (uint32_t)fb_load16(p + 2) << 16;
 }
+#endif
 
 static inline const uint8_t *fb_root(const uint8_t *file) {
   return file + fb_load32(file);
@@ -63,10 +79,16 @@ static inline uint32_t fb_offset(const uint8_t *table, uint32_t slot) {
   return at < fb_load16(vtable) ? fb_load16(vtable + at) : 0;
 }
 
-/* Place of the field in its table, NULL when it is absent. */
+const uint8_t *fb_find_slot(const uint8_t *table, uint32_t slot);
+
+/* Place of the field in its table, NULL when it is absent. A call where code is to be small. */
 static inline const uint8_t *fb_slot(const uint8_t *table, uint32_t slot) {
+#ifdef __OPTIMIZE_SIZE__
+  return fb_find_slot(table, slot);
+#else
   uint32_t offset = fb_offset(table, slot);
   return offset ? table + offset : NULL;
+#endif
 }
 
 static inline uint8_t fb_u8(const uint8_t *table, uint32_t slot, uint8_t missing) {

@@ -16,7 +16,7 @@ static size_t portable_scratch(const nmp_conv *c) {
 }
 
 static void run_rows(const nmp_conv *c) {
-  const size_t pixels = nmp_conv_pixels(c), out_per_group = c->out / c->groups;
+  const size_t pixels = nmp_conv_pixels(c), out_per_group = c->groups == 1 ? c->out : c->out / c->groups;
   const int direct = nmp_conv_is_direct(c);
   for (size_t pixel = 0; pixel < pixels; pixel += NMP_TILE_ROWS) {
     const size_t rows = pixels - pixel < NMP_TILE_ROWS ? pixels - pixel : NMP_TILE_ROWS;

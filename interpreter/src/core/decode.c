@@ -13,14 +13,9 @@ uint8_t *nmp_model_at(const nmp_model *m, uint32_t offset) {
 #endif
 }
 
-void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t) {
-  /* All of the table is read before anything is written, so that compilers look up its layout once. */
+void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *restrict t) {
   const uint8_t *table = fb_element(m->tensors, i);
-  const fb_vector shape = fb_tensor_shape(table), data = fb_tensor_data(table), exponents = fb_tensor_exponents(table);
-  const int32_t lo = fb_tensor_clip_min(table), hi = fb_tensor_clip_max(table);
-  const uint32_t offset = fb_tensor_offset(table);
-  const uint8_t bits = nmp_dtype_bits(fb_tensor_dtype(table));
-  const int8_t axis = fb_tensor_axis(table);
+  const fb_vector shape = fb_tensor_shape(table);
   uint32_t size = 1;
   for (uint32_t d = 0; d < shape.count; d++) {
     t->shape[d] = fb_int_element(shape, d);
@@ -28,19 +23,21 @@ void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *t) {
   }
   t->rank = (uint8_t)shape.count;
   t->size = size;
-  t->bits = bits;
-  t->is_const = data.data != NULL;
+  t->bits = nmp_dtype_bits(fb_tensor_dtype(table));
+  const fb_vector exponents = fb_tensor_exponents(table);
   t->exponents = (const int8_t *)exponents.data;
   t->exponent = t->exponents[0];
   t->exponent_count = exponents.count;
-  t->axis = axis;
-  t->lo = lo;
-  t->hi = hi;
-  t->offset = offset;
+  t->axis = fb_tensor_axis(table);
+  t->lo = fb_tensor_clip_min(table);
+  t->hi = fb_tensor_clip_max(table);
+  t->offset = fb_tensor_offset(table);
+  const fb_vector data = fb_tensor_data(table);
+  t->is_const = data.data != NULL;
   if (t->is_const) {
     t->data = (void *)(uintptr_t)data.data; /* never written: outputs are activations */
   } else {
-    t->data = nmp_model_at(m, offset);
+    t->data = nmp_model_at(m, t->offset);
   }
 }
 
@@ -50,16 +47,18 @@ static void input_at(const nmp_op *op, uint32_t i, nmp_tensor *t) {
 }
 
 void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
-  const uint8_t *table = fb_element(m->ops, i);
+  const uint8_t *table = fb_element(m->ops, i), *params = fb_op_params(table);
   const fb_vector inputs = fb_op_inputs(table);
   const uint8_t kind = fb_op_params_type(table);
+  const uint32_t output = (uint32_t)fb_int_element(fb_op_outputs(table), 0);
+#if !NMP_TWO_MEMORIES
+  const uint32_t live_end = fb_op_live_end(table);
+  op->scratch = nmp_model_at(m, live_end ? live_end : m->arena_bytes);
+#endif
   op->type = nmp_op_table[kind];
   const uint32_t apart = NMP_CONV_ADD && op->type->adds && inputs.count > 0;
   op->input_count = inputs.count - apart;
   op->output_count = 1;
-#if !NMP_TWO_MEMORIES
-  op->scratch = nmp_model_at(m, nmp_model_live_end(m, i));
-#endif
   op->kernels = m->kernels;
   op->threads = m->options;
   if (NMP_KEEP_STEPS) {
@@ -77,8 +76,8 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
     nmp_model_tensor(m, (uint32_t)fb_int_element(inputs, 0), &op->added);
   }
 #endif
-  nmp_model_tensor(m, nmp_model_output_of(m, i), &op->out[0]);
-  nmp_op_decode[kind](fb_op_params(table), &op->params);
+  nmp_model_tensor(m, output, &op->out[0]);
+  nmp_op_decode[kind](params, &op->params);
 #if NMP_TWO_MEMORIES
   op->scratch_room = fb_op_scratch_room(table);
   op->slow = m->fast_bytes > 0 && op->out[0].offset >= m->fast_bytes;

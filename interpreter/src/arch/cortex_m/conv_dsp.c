@@ -177,8 +177,8 @@ static uint8_t *room_in_y(const nmp_conv *c) {
 /* Where patches of a run are. */
 typedef struct places {
   uint8_t *ends, *patches, *spare;
-  uint8_t *room;         /* in y; NULL: none */
-  const uint8_t *direct; /* x, where pixels are patches of whole words; else NULL */
+  uint8_t *room;        /* in y; NULL: none */
+  const uint8_t *whole; /* x, where its pixels are the patches of pixels by themselves; else NULL */
 } places;
 
 /* Pixels [pixel, pixel + n), whose patches go to x. Channels are prepared once where one block holds them all. */
@@ -192,13 +192,15 @@ static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x
       nmp_conv_dsp_prepare(c, first, count, nmp_dsp_is_narrow(c), at->ends, e);
     }
     if (n == 1) {
-      patch = rest == per_group ? linear(c, pixel, group, at->spare) : patch;
+      patch = at->whole           ? at->whole + (pixel * c->k << nmp_x_wide(c))
+              : rest == per_group ? linear(c, pixel, group, at->spare)
+                                  : patch;
       nmp_conv_dsp_gemv(c, e, patch, count, pixel);
       continue;
     }
-    if (n == 3 && !nmp_x_wide(c) && at->direct) {
+    if (n == 3 && !nmp_x_wide(c) && at->whole && c->k % 4 == 0) {
       if (first == 0) {
-        expand_three(x, at->direct + pixel * c->k, c->k, c->k / 4);
+        expand_three(x, at->whole + pixel * c->k, c->k, c->k / 4);
       }
     } else if (rest == per_group) {
       for (size_t i = 0; i < n; i++) {
@@ -212,15 +214,18 @@ static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x
 }
 
 static void dsp_run(const nmp_conv *c, size_t task, size_t tasks) {
-  const size_t pixels = nmp_conv_pixels(c), held = nmp_dsp_pixels_in_scratch(c);
-  places at = {.ends = c->scratch,
-               .patches = (uint8_t *)c->scratch + nmp_dsp_ends_bytes(c),
-               .room = held == 2 ? room_in_y(c) : NULL,
-               .direct = nmp_conv_is_direct(c) && c->k % 4 == 0 ? c->x : NULL};
+  const size_t pixels = nmp_conv_pixels(c);
+  places at = {.ends = c->scratch, .whole = nmp_conv_is_direct(c) && !nmp_dsp_reads_ahead(c) ? c->x : NULL};
+  size_t held = 0;
   ends e;
   (void)task;
   (void)tasks;
-  at.spare = at.patches + (nmp_dsp_is_ragged(c) ? nmp_dsp_patch_bytes(c, held) : 0);
+  if (pixels > 1 || !at.whole) {
+    held = nmp_dsp_pixels_in_scratch(c);
+    at.patches = at.ends + nmp_dsp_ends_bytes(c);
+    at.room = held == 2 ? room_in_y(c) : NULL;
+    at.spare = at.patches + (nmp_dsp_is_ragged(c) ? nmp_dsp_patch_bytes(c, held) : 0);
+  }
   for (size_t pixel = 0, n; pixel < pixels; pixel += n) {
     const int room = at.room && output(c, pixel + 3, 0) <= at.room;
     n = held == 3 || room ? 3 : 2;

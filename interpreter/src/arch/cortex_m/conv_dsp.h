@@ -157,7 +157,12 @@ typedef void nmp_conv_dsp_rows(const nmp_conv *c, const ends *e, const uint32_t 
 nmp_conv_dsp_rows nmp_conv_dsp_three, nmp_conv_dsp_two; /* nmp_dsp_is_narrow */
 nmp_conv_dsp_rows nmp_conv_dsp_two_wide;
 
-/* The channels of e of one pixel from its patch, whose elements are followed by zeros up to a multiple of four. */
+/* A patch of a single pixel is read up to a multiple of four elements, beyond its end. */
+static inline int nmp_dsp_reads_ahead(const nmp_conv *c) {
+  return c->k % 4 != 0 && (c->k < 4 || !nmp_dsp_is_narrow(c));
+}
+
+/* The channels of e of one pixel from its patch, followed by zeros up to a multiple of four where that is read. */
 void nmp_conv_dsp_gemv(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel);
 
 /* The last 1..3 elements of a row of k weights as they meet an expanded patch. Nothing after the row is read. */

@@ -115,8 +115,8 @@ void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) 
   "ldr r0, [%[x]], #4\n" \
   "ldr r1, [%[x]], #4\n"
 
-/* Four channels of int8 weights in int32: rows w0, w0 + k, w2 and w2 + k of `n` groups of four. 23 instructions for 16
- * products with x of int8, 24 with int16.
+/* Sums of four or two channels of int8 weights in int32, from `start` on: rows of `n` groups of four weights, k bytes
+ * apart. Four channels take 23 instructions for 16 products with x of int8, 24 with int16.
  */
 #define ROW(address, sum)            \
   "ldr r2, " address                 \
@@ -126,12 +126,15 @@ void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) 
   "]\n"                              \
   "sxtb16 r2, r2, ror #8\n"          \
   "smlad %[" sum "], r1, r2, %[" sum "]\n"
-#define FOUR_ROWS ROW("[%[w0], %[k]]", "b") ROW("[%[w0]], #4", "a") ROW("[%[w2], %[k]]", "d") ROW("[%[w2]], #4", "c")
+#define TWO_ROWS(w, first, second) ROW("[%[" w "], %[k]]", second) ROW("[%[" w "]], #4", first)
+typedef void times_fn(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k, size_t n);
 #define TIMES_NARROW(name, LOAD)                                                                                     \
-  static void name(int32_t sums[4], const uint8_t *x, const uint8_t *w0, const uint8_t *w2, size_t k, size_t n) {    \
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];                                                      \
+  static void name##_four(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k,        \
+                          size_t n) {                                                                                \
+    const uint8_t *w2 = w0 + 2 * k;                                                                                  \
+    int32_t a = start[0], b = start[1], c = start[2], d = start[3];                                                  \
     __asm__ volatile(                                                                                                \
-        DSP_LOOP(LOAD FOUR_ROWS)                                                                                     \
+        DSP_LOOP(LOAD TWO_ROWS("w0", "a", "b") TWO_ROWS("w2", "c", "d"))                                             \
         : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+r"(n) \
         : [k] "r"(k)                                                                                                 \
         : "r0", "r1", "r2", "r3", "cc", "memory");                                                                   \
@@ -139,10 +142,22 @@ void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) 
     sums[1] = b;                                                                                                     \
     sums[2] = c;                                                                                                     \
     sums[3] = d;                                                                                                     \
+  }                                                                                                                  \
+  static void name##_two(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k,         \
+                         size_t n) {                                                                                 \
+    int32_t a = start[0], b = start[1];                                                                              \
+    for (; n > 0; n--) {                                                                                             \
+      __asm__ volatile(LOAD TWO_ROWS("w0", "a", "b")                                                                 \
+                       : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w0] "+r"(w0)                                        \
+                       : [k] "r"(k)                                                                                  \
+                       : "r0", "r1", "r2", "r3", "memory");                                                          \
+    }                                                                                                                \
+    sums[0] = a;                                                                                                     \
+    sums[1] = b;                                                                                                     \
   }
 
-TIMES_NARROW(times_narrow_8, LOAD_8_8)
-TIMES_NARROW(times_narrow_16, LOAD_16_8)
+TIMES_NARROW(times_8, LOAD_8_8)
+TIMES_NARROW(times_16, LOAD_16_8)
 
 /* Two channels in int64. */
 #define ROW_8(w, sum)                                \
@@ -180,11 +195,11 @@ static void times_wide(const nmp_conv *c, int64_t sums[2], const uint8_t *x, con
   }
 }
 
-/* The end of a channel, whose products but for the tail are in sum. */
+/* The end of a channel, whose products but for a tail of less than four are in sum. */
 static void end_single(const nmp_conv *c, const ends *e, size_t i, const uint8_t *patch, int64_t sum, size_t pixel) {
   const size_t whole = c->k / 4 * 4;
   uint8_t *y = output(c, pixel, e->first + i);
-  if (c->k % 4) {
+  if (nmp_dsp_reads_ahead(c)) {
     uint32_t x[2], w[2];
     expand_four(&x[0], &x[1], patch + (whole << nmp_x_wide(c)), nmp_x_wide(c), nmp_w_wide(c));
     nmp_conv_dsp_tail(c, (const uint8_t *)c->w + ((e->first + i) * c->k << nmp_w_wide(c)), w);
@@ -197,39 +212,52 @@ static void end_single(const nmp_conv *c, const ends *e, size_t i, const uint8_t
   }
 }
 
-/* int8 x int8 to bytes, four or more channels of whole words: by four, the last four again where that is no multiple.
+/* The last four elements of a patch, with zeros for those that whole groups of four hold, too. They meet the last four
+ * weights of a row, so that nothing behind a row is read.
  */
-static void single_bytes(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const size_t k = c->k;
-  const uint8_t *w = (const uint8_t *)c->w + e->first * k;
-  uint8_t *y = output(c, pixel, e->first);
-  for (size_t i = 0;; i = i + 8 <= count ? i + 4 : count - 4) {
-    const int32_t *start = e->start + i;
-    int32_t sums[4] = {start[0], start[1], start[2], start[3]};
-    times_narrow_8(sums, patch, w + i * k, w + (i + 2) * k, k, k / 4);
-    end_bytes(e, e->shift + i, sums[0], sums[1], sums[2], sums[3], y + i);
-    if (i + 4 == count) {
-      return;
-    }
+static void load_last(const nmp_conv *c, const uint8_t *patch, uint32_t last[2]) {
+  const size_t bits = (4 - c->k % 4) * 8;
+  const uint8_t *four = patch + ((c->k - 4) << nmp_x_wide(c));
+  uint64_t elements = dsp_load(four);
+  if (nmp_x_wide(c)) {
+    elements = (elements | (uint64_t)dsp_load(four + 4) << 32) >> 2 * bits << 2 * bits;
+  } else {
+    elements = (uint32_t)elements >> bits << bits;
   }
+  last[0] = (uint32_t)elements;
+  last[1] = (uint32_t)(elements >> 32);
 }
 
-/* int8 weights in int32, to anything. */
+/* int8 weights in int32: four channels at a time; three that are left over are the last four again, else two or one,
+ * whose sum is computed twice.
+ */
 static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const size_t k = c->k, step = count < 4 || nmp_conv_adds(c) ? 1 : 4;
-  for (size_t done = 0; done < count; done += step) {
-    const size_t i = done + step <= count ? done : count - step;
+  const size_t k = c->k;
+  const int wide = nmp_x_wide(c), ahead = nmp_dsp_reads_ahead(c), has_last = k % 4 && !ahead;
+  uint8_t *y = output(c, pixel, e->first);
+  uint32_t last[2];
+  if (has_last) {
+    load_last(c, patch, last);
+  }
+  for (size_t i = 0, n; i < count; i += n) {
+    const size_t rest = count - i;
+    const int again = rest == 3 && count > 4 && !nmp_conv_adds(c);
+    int32_t sums[4];
+    i -= (size_t)again;
+    n = rest >= 4 || again ? 4 : rest >= 2 ? 2 : 1;
     const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * k;
-    int32_t sums[4] = {e->start[i], 0, 0, 0};
-    if (step == 4) {
-      sums[1] = e->start[i + 1];
-      sums[2] = e->start[i + 2];
-      sums[3] = e->start[i + 3];
+    const size_t step = n == 1 ? 0 : k;
+    times_fn *const times = n == 4 ? (wide ? times_16_four : times_8_four) : wide ? times_16_two : times_8_two;
+    times(sums, e->start + i, patch, w, step, k / 4);
+    if (has_last) {
+      times(sums, sums, (const uint8_t *)last, w + k - 4, step, 1);
     }
-    (nmp_x_wide(c) ? times_narrow_16 : times_narrow_8)(sums, patch, w, step == 4 ? w + 2 * k : w, step == 4 ? k : 0,
-                                                       k / 4);
-    for (size_t r = 0; r < step; r++) {
-      end_single(c, e, i + r, patch, sums[r], pixel);
+    if (n == 4 && e->bytes && !ahead && !nmp_conv_adds(c)) {
+      end_bytes(e, e->shift + i, sums[0], sums[1], sums[2], sums[3], y + i);
+    } else {
+      for (size_t r = 0; r < n; r++) {
+        end_single(c, e, i + r, patch, sums[r], pixel);
+      }
     }
   }
 }
@@ -251,8 +279,7 @@ static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, 
 }
 
 void nmp_conv_dsp_gemv(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  const int quick = !nmp_conv_adds(c) && e->bytes && count >= 4 && c->k % 4 == 0 && !nmp_x_wide(c);
-  (!nmp_dsp_is_narrow(c) ? single_wide : quick ? single_bytes : single_narrow)(c, e, patch, count, pixel);
+  (nmp_dsp_is_narrow(c) ? single_narrow : single_wide)(c, e, patch, count, pixel);
 }
 
 #endif

@@ -101,6 +101,28 @@ DSP_INLINE void store(const nmp_conv *c, const lanes *l, const sums *s, uint8_t 
   }
 }
 
+/* Windows of one channel without padding at their sides, of `rows` rows of x and of weights from w on. A call keeps the
+ * registers of outer loops out.
+ */
+static __attribute__((noinline)) void run_windows(const nmp_conv *c, const ends *e, const uint8_t *x, const uint32_t *w,
+                                                  int32_t rows, int32_t windows, uint8_t *y) {
+  const size_t step = (size_t)c->h.dilation * c->in, below = (size_t)c->v.dilation * (size_t)c->h.in * c->in;
+  const size_t stride = (size_t)c->h.stride * c->in, y_step = (size_t)c->out << nmp_y_wide(c);
+  const int32_t taps = c->h.kernel, start = e->start[0];
+  for (; windows > 0; windows--, x += stride, y += y_step) {
+    const uint8_t *row = x;
+    const uint32_t *at = w;
+    int32_t sum = start;
+    for (int32_t n = rows; n > 0; n--, row += below) {
+      const uint8_t *from = row;
+      for (int32_t t = taps; t > 0; t--, from += step) {
+        sum += *(const int8_t *)from * (int32_t)*at++;
+      }
+    }
+    end_narrow(c, e, 0, sum, 0, 0, 1, y, 0);
+  }
+}
+
 /* A row of outputs, of which the rows [top, bottom) of the kernel see pixels. c's members are copied: what is written
  * could be they, for all that the compiler knows.
  */
@@ -116,6 +138,14 @@ DSP_INLINE void run_row(const nmp_conv *c, nmp_place at, int32_t top, int32_t bo
   for (int32_t ix = nmp_pixel(&h, 0, 0); at.x < h.out; at.x++, ix += h.stride, y += y_step) {
     sums s = {.wide = {0, 0}};
     int32_t left = 0, right = h.kernel;
+    if (count == 1 && rows > 0 && ix >= 0 && ix + span < h.in && !(padded && is_edge)) {
+      const int32_t whole = (h.in - 1 - span - ix) / h.stride + 1, rest = h.out - at.x, n = whole < rest ? whole : rest;
+      run_windows(c, &l->e, row + (size_t)ix * pixel, weights, rows, n, y);
+      at.x += n - 1;
+      ix += (n - 1) * h.stride;
+      y += (size_t)(n - 1) * y_step;
+      continue;
+    }
     for (size_t i = 0; i < count && count != 2; i++) {
       s.narrow[i] = l->e.start[i];
     }

@@ -76,6 +76,34 @@ static void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t 
   one_by_two(sums, x, w, w + k, k);
   one_by_two(sums + 2, x, w + 2 * k, w + 3 * k, k);
 }
+#elif defined(__thumb2__)
+/* Sums of one row and four channels. Loads move their addresses, which compilers do not make of unrolled loops. */
+CALLED void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {
+  const int8_t *w0 = w, *w1 = w0 + k, *w2 = w1 + k, *w3 = w2 + k;
+  int32_t a = 0, b = 0, c = 0, d = 0;
+#define ROW(address, sum)   \
+  "ldrsb %[v], [%[" address \
+  "]], #1\n"                \
+  "mla %[" sum "], %[u], %[v], %[" sum "]\n"
+#define STEP(i)                                                                                              \
+  {                                                                                                          \
+    int32_t u, v;                                                                                            \
+    __asm__ volatile("ldrsb %[u], [%[x]], #1\n" ROW("w0", "a") ROW("w1", "b") ROW("w2", "c") ROW("w3", "d")  \
+                     : [x] "+r"(x), [w0] "+r"(w0), [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3), [a] "+r"(a), \
+                       [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [u] "=&r"(u), [v] "=&r"(v)                     \
+                     :                                                                                       \
+                     : "memory");                                                                            \
+  }
+#define MOVE(n)
+  ROUNDS(k, STEP, MOVE)
+#undef STEP
+#undef MOVE
+#undef ROW
+  sums[0] = a;
+  sums[1] = b;
+  sums[2] = c;
+  sums[3] = d;
+}
 #else
 /* Sums of one row and four channels. */
 CALLED void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {
@@ -99,10 +127,31 @@ CALLED void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t 
 
 static int32_t one_by_one(const int8_t *x, const int8_t *w, size_t k) {
   int32_t a = 0;
-  for (size_t i = 0; i < k; i++) {
-    a += x[i] * w[i];
-  }
+#define STEP(i) a += x[i] * w[i];
+#define MOVE(n) x += n, w += n;
+  ROUNDS(k, STEP, MOVE)
+#undef STEP
+#undef MOVE
   return a;
+}
+
+/* The last channels of a row, up to three of `all`: three are the last four again, where there are four. */
+static void one_by_few(int32_t *sums, const int8_t *x, const int8_t *w, size_t k, size_t channels, size_t all) {
+#if defined(__ARM_ARCH_ISA_THUMB) && __ARM_ARCH_ISA_THUMB == 1
+  (void)all;
+  if (channels >= 2) {
+    one_by_two(sums, x, w, w + k, k);
+    sums += 2, w += 2 * k, channels -= 2;
+  }
+#else
+  if (channels == 3 && all > 3) {
+    one_by_four(sums - 1, x, w - k, k);
+    return;
+  }
+#endif
+  for (; channels > 0; channels--, w += k) {
+    *sums++ = one_by_one(x, w, k);
+  }
 }
 
 NMP_GEMM(nmp_plain32_gemm_8x8) {
@@ -122,9 +171,7 @@ NMP_GEMM(nmp_plain32_gemm_8x8) {
     for (; c + 4 <= channels; c += 4) {
       one_by_four(out + c, xs, ws + c * k, k);
     }
-    for (; c < channels; c++) {
-      out[c] = one_by_one(xs, ws + c * k, k);
-    }
+    one_by_few(out + c, xs, ws + c * k, k, channels - c, channels);
   }
 }
 
@@ -157,23 +204,31 @@ NMP_DEPTHWISE(nmp_plain32_depthwise_8x8) {
   }
 }
 
+/* Any shift and bias. Rare, and a function, so that it takes no registers of the others. */
+static __attribute__((noinline)) int32_t scale_exactly(int32_t sum, int shift, int32_t bias, int32_t lo, int32_t hi) {
+  return nmp_sat(nmp_rsh(sum, shift) + bias, lo, hi);
+}
+
 /* Shifts of 1 to 31 to the right halve a sum at least, so that no bias below 2^30 makes it overflow. */
-#define SCALE(name, Y)                                                      \
-  NMP_SCALE(name) {                                                         \
-    for (size_t c = 0; c < channels; c++) {                                 \
-      const int32_t *acc = (const int32_t *)sums + c, b = bias[c];          \
-      const int s = shift[c];                                               \
-      const int small = s > 0 && s < 32 && b > -(1 << 30) && b < 1 << 30;   \
-      Y *out = (Y *)y + c;                                                  \
-      for (size_t r = 0; r < rows; r++, acc += channels, out += y_stride) { \
-        if (small) {                                                        \
-          const int32_t v = (((*acc >> (s - 1)) + 1) >> 1) + b;             \
-          *out = (Y)(v < lo ? lo : v > hi ? hi : v);                        \
-        } else {                                                            \
-          *out = (Y)nmp_sat(nmp_rsh(*acc, s) + b, lo, hi);                  \
-        }                                                                   \
-      }                                                                     \
-    }                                                                       \
+#define SCALE(name, Y)                                          \
+  NMP_SCALE(name) {                                             \
+    const int32_t *acc = sums;                                  \
+    for (Y *row = y; rows > 0; rows--, row += y_stride) {       \
+      Y *out = row;                                             \
+      for (size_t c = 0; c < channels; c++) {                   \
+        const int32_t b = bias[c];                              \
+        const int s = shift[c];                                 \
+        int32_t v = *acc++;                                     \
+        if (s > 0 && s < 32 && b > -(1 << 30) && b < 1 << 30) { \
+          v = (((v >> (s - 1)) + 1) >> 1) + b;                  \
+          v = v < lo ? lo : v;                                  \
+          v = v > hi ? hi : v;                                  \
+        } else {                                                \
+          v = scale_exactly(v, s, b, lo, hi);                   \
+        }                                                       \
+        *out++ = (Y)v;                                          \
+      }                                                         \
+    }                                                           \
   }
 
 SCALE(nmp_plain32_scale_32to8, int8_t)
