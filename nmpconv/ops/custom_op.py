@@ -126,7 +126,8 @@ def c_source(name: str) -> tuple[str, str]:
     try:
         return op.row, op.source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the C file of '{name}' cannot be read: {error}", where=str(op.source)) from error
+        hint = "a package installs it only where its pyproject.toml says so, as package-data"
+        raise InputError(f"the C file of '{name}' cannot be read: {error}", where=str(op.source), hint=hint) from error
 
 
 def _loaded(point: EntryPoint) -> CustomOp:

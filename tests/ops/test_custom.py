@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -221,6 +223,16 @@ def test_no_row_in_a_shared_object(compiled: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Gate, "row", "gates_op")
     with pytest.raises(InputError, match=r"no row 'gates_op' of samples.gate::Gate"):
         nmpconv.load(written(GATES[0]))
+
+
+@pytest.mark.slow
+def test_the_sample_installs_its_c(samples: Path, tmp_path: Path) -> None:
+    """`pip install .`, as its README has it."""
+    folder = shutil.copytree(samples / "gate", tmp_path / "gate")
+    wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, folder]
+    subprocess.run(wheel, check=True, capture_output=True)
+    (built,) = tmp_path.glob("*.whl")
+    assert {"nmpconv_gate/gate.c", "nmpconv_gate/gate.py"} <= set(zipfile.ZipFile(built).namelist())
 
 
 @pytest.fixture(scope="module")
