@@ -234,6 +234,7 @@ static void load_last(const nmp_conv *c, const uint8_t *patch, uint32_t last[2])
 static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
   const size_t k = c->k;
   const int wide = nmp_x_wide(c), ahead = nmp_dsp_reads_ahead(c), has_last = k % 4 && !ahead;
+  const int to_bytes = e->bytes && !ahead && !nmp_conv_adds(c);
   uint8_t *y = output(c, pixel, e->first);
   uint32_t last[2];
   if (has_last) {
@@ -252,7 +253,7 @@ static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch
     if (has_last) {
       times(sums, sums, (const uint8_t *)last, w + k - 4, step, 1);
     }
-    if (n == 4 && e->bytes && !ahead && !nmp_conv_adds(c)) {
+    if (n == 4 && to_bytes) {
       end_bytes(e, e->shift + i, sums[0], sums[1], sums[2], sums[3], y + i);
     } else {
       for (size_t r = 0; r < n; r++) {
