@@ -145,7 +145,7 @@ def test_wider_takes_more(target: str) -> None:
 
 @pytest.mark.parametrize(
     ("target", "most"),
-    [("cortex-m0plus", 1.9), ("cortex-m3", 1.2), ("cortex-m4", 1.4), ("cortex-m55", 2.1), ("rv32", 1.2)],
+    [("cortex-m0plus", 2.1), ("cortex-m3", 1.4), ("cortex-m4", 1.4), ("cortex-m55", 2.1), ("rv32", 1.2)],
 )
 def test_int16_vectors_take_little_more(target: str, most: float) -> None:
     """The layers of MLPerf Tiny's autoencoder, whose default widths are int16 beside int8 weights."""
