@@ -210,25 +210,37 @@ static __attribute__((noinline)) int32_t scale_exactly(int32_t sum, int shift, i
 }
 
 /* Shifts of 1 to 31 to the right halve a sum at least, so that no bias below 2^30 makes it overflow. */
-#define SCALE(name, Y)                                          \
-  NMP_SCALE(name) {                                             \
-    const int32_t *acc = sums;                                  \
-    for (Y *row = y; rows > 0; rows--, row += y_stride) {       \
-      Y *out = row;                                             \
-      for (size_t c = 0; c < channels; c++) {                   \
-        const int32_t b = bias[c];                              \
-        const int s = shift[c];                                 \
-        int32_t v = *acc++;                                     \
-        if (s > 0 && s < 32 && b > -(1 << 30) && b < 1 << 30) { \
-          v = (((v >> (s - 1)) + 1) >> 1) + b;                  \
-          v = v < lo ? lo : v;                                  \
-          v = v > hi ? hi : v;                                  \
-        } else {                                                \
-          v = scale_exactly(v, s, b, lo, hi);                   \
-        }                                                       \
-        *out++ = (Y)v;                                          \
-      }                                                         \
-    }                                                           \
+static inline int is_small(int shift, int32_t bias) {
+  return shift > 0 && shift < 32 && bias > -(1 << 30) && bias < 1 << 30;
+}
+
+static inline int32_t scale(int32_t sum, int shift, int32_t bias, int32_t lo, int32_t hi) {
+  int32_t v = (((sum >> (shift - 1)) + 1) >> 1) + bias;
+  v = v < lo ? lo : v;
+  return v > hi ? hi : v;
+}
+
+/* Several rows channel by channel, for what is the same in all of them; one by its neighbours. */
+#define SCALE(name, Y)                                                                                  \
+  NMP_SCALE(name) {                                                                                     \
+    const int32_t *acc = sums;                                                                          \
+    Y *out = y;                                                                                         \
+    for (size_t c = 0; c < channels && rows == 1; c++) {                                                \
+      const int32_t b = bias[c];                                                                        \
+      const int s = shift[c];                                                                           \
+      out[c] = (Y)(is_small(s, b) ? scale(acc[c], s, b, lo, hi) : scale_exactly(acc[c], s, b, lo, hi)); \
+    }                                                                                                   \
+    for (size_t c = 0; c < channels && rows > 1; c++) {                                                 \
+      const int32_t *column = acc + c, b = bias[c];                                                     \
+      const int s = shift[c], small = is_small(s, b);                                                   \
+      Y *to = out + c;                                                                                  \
+      for (size_t r = 0; r < rows && small; r++, column += channels, to += y_stride) {                  \
+        *to = (Y)scale(*column, s, b, lo, hi);                                                          \
+      }                                                                                                 \
+      for (size_t r = 0; r < rows && !small; r++, column += channels, to += y_stride) {                 \
+        *to = (Y)scale_exactly(*column, s, b, lo, hi);                                                  \
+      }                                                                                                 \
+    }                                                                                                   \
   }
 
 SCALE(nmp_plain32_scale_32to8, int8_t)
