@@ -3,7 +3,7 @@
 #include "base/fixed.h"
 #include "dispatch.h"
 
-void nmp_channels_load(nmp_channels *channels, const nmp_conv *c, size_t first, size_t count) {
+void nmp_channels_load(nmp_channels *restrict channels, const nmp_conv *c, size_t first, size_t count) {
   for (size_t i = 0; i < count; i++) {
     channels->bias[i] = nmp_conv_bias(c, first + i);
     channels->shift[i] = (int8_t)nmp_conv_shift(c, first + i);
