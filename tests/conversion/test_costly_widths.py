@@ -91,7 +91,7 @@ def test_a_net_of_a_few_thousand_instructions_keeps_its_16_bits(
 
 
 def test_of_a_target_alone(tmp_path: Path) -> None:
-    result = converted(tmp_path, NETS["deep"], target="cortex-m3")
+    result = converted(tmp_path, NETS["deep"], target="rv32")
     assert not any(note.startswith("8 bits for ") for note in result.report.notes)
     assert {tensor.dtype for tensor in read(result.data).tensors if tensor.data is None} == {"int16"}
 
