@@ -167,39 +167,38 @@ export class Net {
 
 const TYPES = { 8: Int8Array, 16: Int16Array, 32: Int32Array };
 
-/** Runs of elements of one exponent: calls back with its index, the first element, and the first one after. */
-const eachRun = (port, count, task) => {
-  const inner = port.axis < 0 ? count : port.shape.slice(port.axis + 1).reduce((a, b) => a * b, 1);
-  for (let i = 0, k = 0; i < count; i += inner, k = (k + 1) % port.exponents.length) task(k, i, i + inner);
-};
+// Elements that lie together and have one exponent.
+const innerOf = (port, count) => (port.axis < 0 ? count : port.shape.slice(port.axis + 1).reduce((a, b) => a * b, 1));
 
 const offset = (port, k) => (port.offsets ? port.offsets[k] : port.origin);
 const mantissa = (port, k) => (port.mantissas ? port.mantissas[k] : 1);
 
 /** sat(round_half_up((x - offset) / (mantissa * 2^exponent))), difference and quotient in float32, of a Float64Array in
- * float64: schema/FORMAT.md, "Ports". */
+ * float64: schema/FORMAT.md, "Ports". The loop has no calls of functions that differ: engines would not compile it as
+ * one. */
 export function quantized(port, numbers) {
   const to = new TYPES[port.bits]((8 * port.bytes) / port.bits), [low, high] = port.clip;
   if (numbers.length !== to.length) throw new RangeError(`${port.name} has ${to.length} numbers, given are ${numbers.length}`);
-  const rounded = numbers instanceof Float64Array ? (x) => x : Math.fround;
-  eachRun(port, to.length, (k, first, end) => {
+  const isDouble = numbers instanceof Float64Array, inner = innerOf(port, to.length);
+  for (let k = 0, i = 0; i < to.length; k = (k + 1) % port.exponents.length) {
     const o = offset(port, k), m = mantissa(port, k), factor = 2 ** -port.exponents[k];
-    for (let i = first; i < end; i++) {
-      const x = o ? rounded(numbers[i] - o) : numbers[i];
-      if (!Number.isFinite(x)) throw new RangeError(`${port.name}: number ${i} is ${numbers[i]}`);
-      const q = Math.min(Math.max(rounded(x / m) * factor, low), high), down = Math.floor(q);
-      to[i] = q - down >= 0.5 ? down + 1 : down;
+    for (const end = i + inner; i < end; i++) {
+      const from = numbers[i], x = o ? (isDouble ? from - o : Math.fround(from - o)) : from;
+      if (!Number.isFinite(x)) throw new RangeError(`${port.name}: number ${i} is ${from}`);
+      const steps = m === 1 ? x : isDouble ? x / m : Math.fround(x / m);
+      const halves = Math.floor(2 * Math.min(Math.max(steps * factor, low), high));
+      to[i] = Math.floor((halves + 1) / 2);
     }
-  });
+  }
   return to;
 }
 
 export function dequantized(port, bytes) {
   const whole = new TYPES[port.bits](bytes.buffer, bytes.byteOffset, (8 * port.bytes) / port.bits);
-  const reals = new Float32Array(whole.length);
-  eachRun(port, whole.length, (k, first, end) => {
+  const reals = new Float32Array(whole.length), inner = innerOf(port, whole.length);
+  for (let k = 0, i = 0; i < whole.length; k = (k + 1) % port.exponents.length) {
     const o = offset(port, k), step = mantissa(port, k) * 2 ** port.exponents[k];
-    for (let i = first; i < end; i++) reals[i] = whole[i] * step + o;
-  });
+    for (const end = i + inner; i < end; i++) reals[i] = whole[i] * step + o;
+  }
   return reals;
 }

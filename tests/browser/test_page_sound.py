@@ -78,15 +78,24 @@ def sound() -> np.ndarray:
 
 
 def test_integers_are_those_of_python(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
-    """Also where a number is 2^24 units and more from the offset, next to a half of the grid."""
-    port = {"name": "x", "shape": [2], "bits": 16, "bytes": 4, "axis": -1, "exponents": [-6], "offsets": [-100]}
-    numbers = np.ldexp(200 * 65536 + 512 - np.array([1, 0]), -16)
+    """Also where a number is 2^24 units and more from the offset, next to a half of the grid, and at its ends."""
+    far = np.ldexp(200 * 65536 + 512 - np.array([1, 0]), -16) + 100
+    near = [0.5, -0.5, -1.5, 0.49999999999999994, -1e-300, 32766.5, 32767.5, -32768.5, -32769, 1e300]
+    exact = [19200, 19201, 1, 0, -1, 0, 0, 32767, 32767, -32768, -32768, 32767]
+    numbers = np.concatenate([far * 64, near])
+    port = {"name": "x", "shape": [len(exact)], "bits": 16, "bytes": 2 * len(exact), "axis": -1, "clip": [-32768, 32767]}
     (tmp_path / "integers.mjs").write_text(INTEGERS)
     runtime = root / "interpreter" / "wasm" / "nmp_runtime.mjs"
-    facts = json.dumps({**port, "clip": [-32768, 32767]}), json.dumps(numbers.tolist())
-    command = [need_tool("node", "nodejs"), tmp_path / "integers.mjs", runtime, *facts]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert found == fixed_point.quantize(numbers + 100, -6, -32768, 32767).tolist() == [19200, 19201]
+    for exponent, offset in ((0, 0), (-6, -100)):
+        real = numbers * 2.0**exponent
+        facts = {**port, "exponents": [exponent], "offsets": [offset] if offset else None, "origin": 0}
+        command = [need_tool("node", "nodejs"), tmp_path / "integers.mjs", runtime, json.dumps(facts)]
+        given = real + offset
+        found = json.loads(
+            subprocess.run([*command, json.dumps(given.tolist())], check=True, capture_output=True, text=True).stdout
+        )
+        assert found == fixed_point.quantize(given - offset, exponent, -32768, 32767).tolist()
+        assert offset or found == exact
 
 
 @pytest.mark.parametrize("kind", ["Float32", "Float64"])
