@@ -111,8 +111,10 @@ def _is_one_hot(rows: NDArray[Any]) -> bool:
 
 
 def _labelled(samples: Mapping[str, Any], labels: Any) -> dict[str, Data]:
-    """Pairs of sample and label for the first input, the arrays of the others as they are. Rows of a DataFrame get a
-    column of labels."""
+    """Samples and labels for the first input, the arrays of the others as they are. Rows of a DataFrame get a column of
+    labels. Arrays stay one batch, but for bytes: those may be one picture."""
     (first, source), classes = next(iter(samples.items())), as_array(labels)
-    labelled = source.assign(label=classes) if is_frame(source) else list(zip(source, classes, strict=True))
-    return {**samples, first: labelled}
+    if is_frame(source):
+        return {**samples, first: source.assign(label=classes)}
+    is_bytes = str(getattr(source, "dtype", "")).endswith("uint8")
+    return {**samples, first: list(zip(source, classes, strict=True)) if is_bytes else [(source, classes)]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -87,8 +87,21 @@ def score_count(shape: Sequence[int]) -> int:
 
 def top_k(scores: ArrayLike, k: int) -> list[int]:
     """Indices of the k largest of a vector of scores, largest first; of equal ones the lower index first."""
-    flat = np.asarray(scores).ravel()
-    return [int(i) for i in np.argsort(-flat.astype(np.float64), kind="stable")[:k]]
+    return top_k_rows([np.asarray(scores)], k)[0]
+
+
+def top_k_rows(vectors: Sequence[NDArray[Any]], k: int) -> list[list[int]]:
+    """The same of several vectors of one length."""
+    left = np.array([vector.ravel() for vector in vectors], np.float64)
+    if not np.isfinite(left).all():
+        return [[int(i) for i in np.argsort(-row, kind="stable")[:k]] for row in left]
+    best = np.empty((len(left), min(k, left.shape[1])), np.intp)
+    rows = np.arange(len(left))
+    for i in range(best.shape[1]):
+        best[:, i] = left.argmax(1)
+        left[rows, best[:, i]] = -np.inf
+    indices: list[list[int]] = best.tolist()
+    return indices
 
 
 def head(

@@ -124,9 +124,10 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
                 where=where,
                 hint="an item is a sample, or a pair of a sample and its class number",
             )
+        is_stack = array.ndim > 0 and array.shape[1:] in (shape, shape[1:])
         if is_one(array, shape):
             yield array
-        elif (array.ndim and array.shape[1:] == shape[1:]) or (array.dtype == np.uint8 and array.ndim in (3, 4)):
+        elif is_stack or (array.dtype == np.uint8 and array.ndim in (3, 4)):
             yield from array
         else:
             raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -89,6 +90,17 @@ class Samples:
             )
         drawn = images.picture(pixels[..., 0] if size[2] == 1 else pixels)
         return images.fit(drawn, size, self.preprocess, where=self.source.where(index))
+
+    def stack(self, indices: Sequence[int]) -> np.ndarray:
+        """Samples as one array [n, ...]. Arrays that are alike are checked at once."""
+        if self.preprocess is None:
+            arrays = [self.source.array(self.indices[i]) for i in indices]
+            first, whole = arrays[0], (len(arrays), *self.shape)
+            kinds = {(x.shape, x.dtype) for x in arrays}
+            if first.shape in (self.shape, self.shape[1:]) and kinds == {(first.shape, first.dtype)}:
+                with suppress(InputError):  # the sample that is refused is named below
+                    return _array(np.stack(arrays).reshape(whole), whole, "", self.dtype)
+        return np.stack([self[i] for i in indices])
 
     def subset(self, indices: Sequence[int]) -> Samples:
         """The samples at these indices, in this order."""

@@ -18,7 +18,7 @@ from nmpconv.base import confidence, thread_pool
 from nmpconv.base.confidence import LUCK, luck
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.quantities import decibels, rate
-from nmpconv.base.sqnr import Sqnr, each_db, effects, head, mean_db, score_count, top_k
+from nmpconv.base.sqnr import Sqnr, each_db, effects, head, mean_db, score_count, top_k_rows
 from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.base.verdict import Footprint, Quality, Verdict, quality
 from nmpconv.base.workers import Here, Workers
@@ -36,8 +36,9 @@ from nmpconv.runtime.interpreter import Net
 # ONNX ops that keep the order of elements.
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
-RANKED = 5
+RANKED, RANKED_AT_ONCE = 5, 64  # classes, samples
 PIECE = 16  # samples of a worker or thread at a time; sequences go whole
+SMALL_BYTES = 1 << 18  # of inputs and outputs of a piece with more samples
 PIECE_BYTES = 1 << 24  # of all outputs that wait, and of all inputs that are being run
 PARTS = 4  # pieces for each thread: who is done early takes another one
 
@@ -164,6 +165,7 @@ def evaluate(
         for measure in measures.values():
             shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.outputs, strict=True)]
             measure.add(shaped, (None if labels is None else labels[i]) if truth is None else truth[i], float_outputs)
+    ranks.finish()
     judged = len(names)
     if not judged:
         raise InputError("no sequence fills the window of the float model", where="--data", hint="give longer ones")
@@ -224,14 +226,19 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
         models, threads = Models(pair), net.batch_threads
         if judge is not None:  # each run of the float model takes all cores, and has memory of its own
             threads = min(threads, thread_pool.MOST)
-        at_once = max(1, min(PARTS * PIECE * threads, PIECE_BYTES // size, count))
+
+        def run(part: range) -> list[Ran]:
+            if judge is None:
+                return models.run_batch(feed.batch(part), len(part))
+            return models.run([call(i) for i in part])
+
+        piece = max(PIECE, SMALL_BYTES // (size + fed))
+        at_once = max(1, min(PARTS * piece * threads, PIECE_BYTES // size, count))
         step = min(-(-at_once // (PARTS * threads)), max(1, PIECE_BYTES // (fed * threads)))
         for first in range(0, count, at_once):
             samples = range(first, min(first + at_once, count))
             parts = [samples[i : i + step] for i in range(0, len(samples), step)]
-            yield from chain.from_iterable(
-                thread_pool.each(lambda part: models.run([call(i) for i in part]), parts, threads)
-            )
+            yield from chain.from_iterable(thread_pool.each(run, parts, threads))
         return
     step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // (size + fed)))
     firsts = list(range(0, count, step))
@@ -267,25 +274,36 @@ class _Ranks:
 
     def __init__(self, labelled: bool) -> None:
         self._labelled = labelled
+        self._waiting: list[tuple[np.ndarray, np.ndarray | None, int | None]] = []
         self.ours, self.theirs, self.agreed, self.classes = _Hits(), _Hits(), 0, 0
         self.best: list[int] = []
         self.float_best: list[int] = []
         self.labels: list[int | None] = []
 
     def add(self, ours: np.ndarray, theirs: np.ndarray | None, label: int | None) -> None:
-        """The scores of the next sample; theirs: None without a float model."""
-        best = top_k(ours, RANKED)
-        self.best.append(best[0])
-        self.labels.append(label)
-        self.classes = ours.size
-        if label is not None and self._labelled:
-            self.ours.add(best, label)
-        if theirs is not None:
-            rank = top_k(theirs, RANKED)
-            self.float_best.append(rank[0])
-            self.agreed += rank[0] == best[0]
+        """The scores of the next sample; theirs: None without a float model. Call `finish` after the last one."""
+        self._waiting.append((ours, theirs, label))
+        if len(self._waiting) == RANKED_AT_ONCE:
+            self.finish()
+
+    def finish(self) -> None:
+        """Ranks the scores that wait."""
+        if not self._waiting:
+            return
+        ours, theirs, labels = zip(*self._waiting, strict=True)
+        self._waiting, self.classes = [], ours[0].size
+        best = top_k_rows(ours, RANKED)
+        ranks = top_k_rows(theirs, RANKED) if theirs[0] is not None else None
+        self.best += [row[0] for row in best]
+        self.labels += labels
+        if ranks is not None:
+            self.float_best += [row[0] for row in ranks]
+            self.agreed += sum(a[0] == b[0] for a, b in zip(best, ranks, strict=True))
+        for i, label in enumerate(labels):
             if label is not None and self._labelled:
-                self.theirs.add(rank, label)
+                self.ours.add(best[i], label)
+                if ranks is not None:
+                    self.theirs.add(ranks[i], label)
 
     def shifted(self, offset: int) -> tuple[str, ...]:
         """The offset of labels with which more samples are right than by luck. offset: that was added to them.

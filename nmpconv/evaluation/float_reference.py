@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import get_ident
@@ -83,13 +83,28 @@ class Models:
             self._model = float_model(self._net, pair.look, proto, pair.fetch, pair.where)
 
     def run(self, calls: Sequence[Call]) -> list[Ran]:
+        if self._is_by_batch:
+            arrays = {
+                p.name: np.concatenate([p.rows(call.integers[p.name]) for call in calls]) for p in self._net.inputs
+            }
+            results = self._with_net(lambda net: _batch(net, arrays, len(calls), self._keep))
+        else:
+            results = self._with_net(lambda net: _one_by_one(net, calls, self._keep))
+        return [Ran(*pair, self._floats(call)) for pair, call in zip(results, calls, strict=True)]
+
+    def run_batch(self, arrays: Arrays, count: int) -> list[Ran]:
+        """The file's outputs alone, of a batch that `Feed.batch` made."""
+        return [Ran(*pair, None) for pair in self._with_net(lambda net: _batch(net, arrays, count, ()))]
+
+    def _with_net(self, task: Callable[[Net], list[Results]]) -> list[Results]:
+        """Runs a task with a net that no other thread uses."""
         try:
             net = self._idle.pop()
         except IndexError:
             net = self._net.copy()
-        results = (_batch if self._is_by_batch else _one_by_one)(net, calls, self._keep)
+        results = task(net)
         self._idle.append(net)
-        return [Ran(*pair, self._floats(call)) for pair, call in zip(results, calls, strict=True)]
+        return results
 
     def _floats(self, call: Call) -> Arrays | None:
         if self._model is None or call.floats is None:
@@ -106,13 +121,12 @@ def _one_by_one(net: Net, calls: Sequence[Call], keep: Sequence[int]) -> list[Re
     return results
 
 
-def _batch(net: Net, calls: Sequence[Call], keep: Sequence[int]) -> list[Results]:
+def _batch(net: Net, arrays: Arrays, count: int, keep: Sequence[int]) -> list[Results]:
     """The same, at once: of a net without states, where outputs alone are looked at."""
-    arrays = {p.name: np.concatenate([p.rows(call.integers[p.name]) for call in calls]) for p in net.inputs}
     outputs = net.run_float(arrays)
-    reals = [y.reshape(len(calls), *port.shape) for y, port in zip(outputs, net.outputs, strict=True)]
+    reals = [y.reshape(count, *port.shape) for y, port in zip(outputs, net.outputs, strict=True)]
     at = [[port.tensor for port in net.outputs].index(tensor) for tensor in keep]
-    return [([y[i] for y in reals], [reals[output][i] for output in at]) for i in range(len(calls))]
+    return [([y[i] for y in reals], [reals[output][i] for output in at]) for i in range(count)]
 
 
 def infer(net: Net, inputs: Mapping[str, np.ndarray], keep: Sequence[int] = ()) -> Results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -109,17 +109,33 @@ class Feed:
         threads may ask."""
         arrays = {}
         for name, samples in self._samples.items():
-            port, x = self._ports[name], sample[name]
-            if samples.preprocess is not None:
-                arrays[name] = graph_input(x, samples.preprocess, samples.shape, pixels=True, dtype="int8")
-                continue
-            arrays[name] = port.integers(x) if port.pixels else x  # the ONNX model's numbers
-            if not port.pixels:
-                input_range = InputRange.of(port)
-                input_range.add(port.stored(x))
-                with self._counting:
-                    self.ranges[name].merge(input_range)
+            if samples.preprocess is None:
+                arrays[name] = self._numbers(name, sample[name], 1)
+            else:
+                arrays[name] = graph_input(sample[name], samples.preprocess, samples.shape, pixels=True, dtype="int8")
         return arrays
+
+    def batch(self, indices: Sequence[int]) -> Arrays:
+        """Samples for `Net`, as `integers` makes them, as one batch."""
+        arrays = {}
+        for name, samples in self._samples.items():
+            x = samples.stack(indices)
+            if samples.preprocess is None:
+                arrays[name] = self._numbers(name, x, len(indices))
+            else:
+                (arrays[name],) = graph_input(x, samples.preprocess, samples.shape, pixels=True, dtype="int8")
+        return arrays
+
+    def _numbers(self, name: str, x: np.ndarray, count: int) -> np.ndarray:
+        """Numbers of the ONNX model for an input, of so many samples."""
+        port = self._ports[name]
+        if port.pixels:
+            return port.integers(x)
+        input_range = InputRange.of(port)
+        input_range.add(port.stored(x), count)
+        with self._counting:
+            self.ranges[name].merge(input_range)
+        return x
 
     @property
     def warnings(self) -> tuple[str, ...]:

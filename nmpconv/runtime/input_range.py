@@ -40,9 +40,9 @@ class InputRange:
         step = math.ldexp(1.0, port.exponent)
         return InputRange(port.name, port.lo * step, port.hi * step, step, port.shifts is not None)
 
-    def add(self, x: np.ndarray) -> None:
-        """Takes in one sample."""
-        self.samples += 1
+    def add(self, x: np.ndarray, count: int = 1) -> None:
+        """Takes in so many samples."""
+        self.samples += count
         self.values += x.size
         least, most = float(x.min()), float(x.max())
         low, high = self.low - self.step / 2, self.high + self.step / 2

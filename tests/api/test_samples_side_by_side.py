@@ -21,6 +21,7 @@ from nmpconv.data.samples import Samples
 from nmpconv.errors import InputError
 from nmpconv.evaluation import accuracy, float_reference
 from nmpconv.runtime import interpreter
+from nmpconv.runtime.feed import Arrays
 from nmpconv.runtime.interpreter import load
 
 COUNT = 61
@@ -91,6 +92,37 @@ def test_figures_of_arrays() -> None:
     assert found.inputs == one.inputs
 
 
+@pytest.mark.usefixtures("four_cores")
+def test_arrays_are_read_by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a float model arrays are checked, counted and ranked a piece at a time, not a sample at a time."""
+    x = np.random.default_rng(2).normal(size=(COUNT, 3, 8, 8)).astype(np.float32)
+    labels = np.arange(COUNT) % cli_files.CLASSES
+    made = nmpconv.convert(cli_files.onnx_model(), x[:20])
+    best = [int(np.argmax(nmpconv.load(made)(row)[0])) for row in x]
+    monkeypatch.setattr(Samples, "__getitem__", None)
+    found = nmpconv.evaluate(made, (x, labels))
+    assert found.top1 == pytest.approx(100 * np.mean(best == labels))
+    assert found.inputs[0].samples == COUNT
+    assert found == nmpconv.evaluate(made, (x[:, np.newaxis], labels))
+    monkeypatch.undo()
+    x[40, 1, 2] = np.nan
+    with pytest.raises(InputError, match=r"data\[40\]: .*NaN"):
+        nmpconv.evaluate(made, (x, labels))
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3)])
+def test_arrays_without_a_batch_by_pieces(shape: tuple[int, ...]) -> None:
+    ports = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name in "xy"]
+    model = helper.make_model(
+        helper.make_graph([helper.make_node("Tanh", ["x"], ["y"])], "g", ports[:1], ports[1:]),
+        opset_imports=[helper.make_opsetid("", 14)],
+        ir_version=8,
+    )
+    data = list(np.random.default_rng(4).normal(size=(20, *shape)).astype(np.float32))
+    evaluation = nmpconv.evaluate(nmpconv.convert(model, data), data)
+    assert (evaluation.n, evaluation.inputs[0].values) == (20, np.size(data))
+
+
 def test_pieces_are_batches(model: tuple[Path, bytes, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A net runs all samples of a piece at once if only outputs are looked at; figures are those of one by one."""
     _, file, images = model
@@ -101,15 +133,16 @@ def test_pieces_are_batches(model: tuple[Path, bytes, Path], monkeypatch: pytest
         return run(net, arrays)
 
     monkeypatch.setattr(interpreter.Net, "run_float", counted)
+    monkeypatch.setattr(accuracy, "SMALL_BYTES", 0)
     labels = np.arange(COUNT) % 2
     files = sorted(images.glob("*.png"))
     data = list(zip(files, labels, strict=True))
     by_batch = nmpconv.evaluate(file, data, threads=1)
     assert sum(sizes) == COUNT
     assert max(sizes) == accuracy.PIECE
-    monkeypatch.setattr(float_reference, "_batch", float_reference._one_by_one)
+    monkeypatch.setattr(accuracy, "PIECE", 1)
     assert by_batch == nmpconv.evaluate(file, data, threads=1)
-    assert sum(sizes) == COUNT
+    assert sum(sizes) == 2 * COUNT
 
 
 class Two:
@@ -129,13 +162,19 @@ def test_pieces_of_large_inputs(
 ) -> None:
     """Bytes of inputs, and of the float model's, bound the samples that are read at the same time."""
     reference, file, images = model
-    sizes, run = [], float_reference.Models.run
+    sizes, models = [], float_reference.Models
+    run, run_batch = models.run, models.run_batch
 
-    def counted(models: float_reference.Models, calls: Sequence[float_reference.Call]) -> list[float_reference.Ran]:
+    def counted(one: float_reference.Models, calls: Sequence[float_reference.Call]) -> list[float_reference.Ran]:
         sizes.append(len(calls))
-        return run(models, calls)
+        return run(one, calls)
 
-    monkeypatch.setattr(float_reference.Models, "run", counted)
+    def counted_batch(one: float_reference.Models, arrays: Arrays, count: int) -> list[float_reference.Ran]:
+        sizes.append(count)
+        return run_batch(one, arrays, count)
+
+    monkeypatch.setattr(models, "run", counted)
+    monkeypatch.setattr(models, "run_batch", counted_batch)
     monkeypatch.setattr(accuracy, "PIECE", 16)
     monkeypatch.setattr(accuracy, "PIECE_BYTES", 4 * 2 * INPUT_BYTES)
     for workers, most in ((Here(), by_thread), (Two(), by_worker)):

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from onnx_text import build
 from PIL import Image
 
-from nmpconv.base.sqnr import Sqnr, sqnr_db, top_k
+from nmpconv.base.sqnr import Sqnr, sqnr_db, top_k, top_k_rows
 from nmpconv.cli import console, shared_flags
 from nmpconv.errors import UsageError
 from nmpconv.file.writer import to_bytes
@@ -279,3 +279,8 @@ def test_compare() -> None:
     pieces.add([[0]], [0])
     assert pieces.db == pytest.approx(20)
     assert top_k([1, 3, 3, 2], 3) == [1, 2, 3]
+    assert top_k([-math.inf, math.nan, -math.inf, 1], 9) == [3, 0, 2, 1]
+    rows = list(np.random.default_rng(3).integers(0, 6, (20, 1, 9)))
+    for k in (1, 5, 9, 12):
+        assert top_k_rows(rows, k) == [top_k(row, k) for row in rows]
+        assert top_k_rows(rows, k) == [np.argsort(-row.ravel(), kind="stable")[:k].tolist() for row in rows]
