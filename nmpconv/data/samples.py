@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -95,11 +94,16 @@ class Samples:
         """Samples as one array [n, ...]. Arrays that are alike are checked at once."""
         if self.preprocess is None:
             arrays = [self.source.array(self.indices[i]) for i in indices]
-            first, whole = arrays[0], (len(arrays), *self.shape)
-            kinds = {(x.shape, x.dtype) for x in arrays}
-            if first.shape in (self.shape, self.shape[1:]) and kinds == {(first.shape, first.dtype)}:
-                with suppress(InputError):  # the sample that is refused is named below
-                    return _array(np.stack(arrays).reshape(whole), whole, "", self.dtype)
+            shapes = {x.shape for x in arrays}
+            if (
+                len(shapes) == 1
+                and shapes <= {self.shape, self.shape[1:]}
+                and all(x.dtype.kind in "biuf" for x in arrays)
+            ):
+                with np.errstate(over="ignore"):
+                    batch = np.stack(arrays, dtype=self.dtype, casting="unsafe").reshape(len(arrays), *self.shape)
+                if np.isfinite(batch).all():  # else the sample that is refused is named below
+                    return batch
         return np.stack([self[i] for i in indices])
 
     def subset(self, indices: Sequence[int]) -> Samples:

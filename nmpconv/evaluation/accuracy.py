@@ -37,8 +37,8 @@ from nmpconv.runtime.interpreter import Net
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
 RANKED, RANKED_AT_ONCE = 5, 64  # classes, samples
-PIECE = 16  # samples of a worker or thread at a time; sequences go whole
-SMALL_BYTES = 1 << 18  # of inputs and outputs of a piece with more samples
+PIECE = 16  # samples of a worker at a time; sequences go whole
+CACHED_BYTES = 1 << 19  # of inputs and outputs of a piece: what stays in a cache
 PIECE_BYTES = 1 << 24  # of all outputs that wait, and of all inputs that are being run
 PARTS = 4  # pieces for each thread: who is done early takes another one
 
@@ -232,7 +232,7 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
                 return models.run_batch(feed.batch(part), len(part))
             return models.run([call(i) for i in part])
 
-        piece = max(PIECE, SMALL_BYTES // (size + fed))
+        piece = max(1, CACHED_BYTES // (size + fed))
         at_once = max(1, min(PARTS * piece * threads, PIECE_BYTES // size, count))
         step = min(-(-at_once // (PARTS * threads)), max(1, PIECE_BYTES // (fed * threads)))
         for first in range(0, count, at_once):

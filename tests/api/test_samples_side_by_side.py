@@ -133,16 +133,16 @@ def test_pieces_are_batches(model: tuple[Path, bytes, Path], monkeypatch: pytest
         return run(net, arrays)
 
     monkeypatch.setattr(interpreter.Net, "run_float", counted)
-    monkeypatch.setattr(accuracy, "SMALL_BYTES", 0)
     labels = np.arange(COUNT) % 2
     files = sorted(images.glob("*.png"))
     data = list(zip(files, labels, strict=True))
     by_batch = nmpconv.evaluate(file, data, threads=1)
     assert sum(sizes) == COUNT
-    assert max(sizes) == accuracy.PIECE
-    monkeypatch.setattr(accuracy, "PIECE", 1)
+    assert max(sizes) == -(-COUNT // accuracy.PARTS)
+    monkeypatch.setattr(accuracy, "CACHED_BYTES", 0)
+    sizes.clear()
     assert by_batch == nmpconv.evaluate(file, data, threads=1)
-    assert sum(sizes) == 2 * COUNT
+    assert sizes == [1] * COUNT
 
 
 class Two:
