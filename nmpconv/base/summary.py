@@ -15,7 +15,8 @@ from nmpconv.errors import UsageError
 ROWS_MAX = 200  # of a table in a notebook; the object has all
 LINE_MAX = 240  # characters of the line in a console
 BOX = "border:1px solid rgba(128,128,128,.4);border-radius:6px;padding:4px 10px;margin:0 6px 6px 0;display:inline-block"
-COLOURS = dict(zip((*WORDS, UNSURE), ("#1a7f37", "#b26a00", "#c62828", "#767676"), strict=True))  # on white and black
+COLOURS = dict(zip((*WORDS, UNSURE), ("#1a7f37", "#965800", "#c62828", "#6a6a6a"), strict=True))  # behind white
+BADGE = "color:#fff;border-radius:6px;padding:1px 7px"  # readable on light and dark pages
 SMALL = "opacity:.7;font-size:85%"
 
 
@@ -45,7 +46,7 @@ class Summary:
     def html(self) -> str:
         """A fragment without scripts, styles of a page or anything from elsewhere; what files name is escaped."""
         colour = COLOURS.get(self.word)
-        badge = f'<b style="color:{colour}">{_text(self.word)}</b> ' if colour else ""
+        badge = f'<b style="background:{colour};{BADGE}">{_text(self.word)}</b> ' if colour else ""
         parts = [f"<p><b>{_text(self.title)}</b> {badge}{_text(self.verdict)}</p>"]
         tiles = (
             f'<span style="{BOX}"><span style="{SMALL}">{_text(name)}</span><br><b>{_text(value)}</b></span>'

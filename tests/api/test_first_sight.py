@@ -12,7 +12,7 @@ import cli_files
 import pytest
 
 import nmpconv
-from nmpconv.base.summary import LINE_MAX, ROWS_MAX, Summary
+from nmpconv.base.summary import COLOURS, LINE_MAX, ROWS_MAX, Summary
 from nmpconv.device.client import Upload
 from nmpconv.device.protocol import Hello, Loaded
 from nmpconv.errors import UsageError
@@ -160,3 +160,13 @@ def test_bars_and_frames(kind: str, shown: dict[str, Any], monkeypatch) -> None:
     axes.figure.canvas.draw()
     assert thing.plot(axes) is axes
     pyplot.close("all")
+
+
+@pytest.mark.parametrize("word", COLOURS)
+def test_a_verdict_is_readable_on_any_page(word: str) -> None:
+    """White on a colour of its own, so that it does not matter how dark a notebook is. 4.5: WCAG 2, AA."""
+    badge = re.search(r'<b style="background:#(\w+);color:#fff;', Summary("S", "", word=word).html())
+    assert badge
+    values = [int(badge[1][i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    lights = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in values]
+    assert 1.05 / (0.2126 * lights[0] + 0.7152 * lights[1] + 0.0722 * lights[2] + 0.05) >= 4.5
