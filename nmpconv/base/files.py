@@ -95,11 +95,15 @@ def place(path: Path | str) -> str:
 
 
 def read_text(path: Path | str, what: str) -> str:
-    """A text file, with or without a byte order mark. what: "profile" and so on, for the message of the InputError."""
+    """A text file in UTF-8, or in UTF-16 with a byte order mark. what: "profile" and so on, for the message of the
+    InputError."""
+    data = read_file(path, TEXT_MAX)
+    is_long = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
-        return read_file(path, TEXT_MAX).decode("utf-8-sig")
+        return data.decode("utf-16" if is_long else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"not a {what}: byte {error.start} is not UTF-8 text", where=str(path)) from None
+        name = "UTF-16" if is_long else "UTF-8"
+        raise InputError(f"not a {what}: byte {error.start} is not {name} text", where=str(path)) from None
 
 
 def read_lines(path: Path | str, what: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from nmpconv.errors import InputError
@@ -10,7 +11,9 @@ FILES = ("file", "path", "filename", "file_name", "filepath", "image")
 LABELS = ("label", "labels", "target", "targets", "class", "y")  # columns of class numbers
 OF_LISTS = ("label", "target", "class", "class_id", "y")  # of lists of files, in which `labels` are files of boxes
 OF_TABLES = ("label", "labels", "target", "class")  # of tables, in which y is an axis
-TIMES = ("time", "timestamp", "t", "index")  # columns of a table of numbers that no model is fed
+# Columns of a table of numbers that no model is fed, maybe with a unit behind.
+TIMES = ("time", "timestamp", "t", "index", "date", "datetime", "epoch", "elapsed", "seconds_elapsed")
+UNIT = re.compile(r"\s*[(\[].*|_(?:s|ms|us|ns)$")
 LISTED = 5  # names that a message lists
 
 
@@ -18,6 +21,11 @@ def place_of(header: Sequence[str], names: Sequence[str]) -> int | None:
     """The first of these names in a header, whatever its case."""
     known = [cell.strip().lower() for cell in header]
     return next((known.index(name) for name in names if name in known), None)
+
+
+def is_time(name: str) -> bool:
+    """Checks for a column of time or of an index: `Time (s)`, `timestamp_ms`."""
+    return UNIT.sub("", name.strip().lower()) in TIMES
 
 
 def class_number(text: str, classes: Sequence[str], where: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +177,12 @@ def _array(
     raw: np.ndarray, shape: tuple[int, ...], where: str, dtype: type[np.floating[Any]] = np.float32
 ) -> np.ndarray:
     if raw.shape not in (shape, shape[1:]):
-        turned = sorted(raw.shape) in (sorted(shape), sorted(shape[1:]))
+        turns = [turn for turn in permutations(range(raw.ndim)) if raw.transpose(turn).shape in (shape, shape[1:])]
         raise InputError(
             f"an array of shape {list(raw.shape)}; the model's input is {list(shape)}",
             where=where,
-            hint="its dimensions are in another order"
-            if turned
+            hint=f"its dimensions are in another order: x.transpose{turns[0]} of a sample x fits"
+            if turns
             else "the batch may be left out; a stack of samples is [n, ...]",
         )
     if raw.dtype.kind not in "biuf":

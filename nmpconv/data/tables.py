@@ -7,8 +7,9 @@ A table fits a model's input in one of these ways, the first that does:
    says how long it is; the next one begins ``step`` rows later, by default behind it. Rows after the last window are
    left out.
 
-A header is optional. A column that it calls by one of `columns.OF_TABLES` has classes: a window whose rows differ there
-has no label. A column of time or of an index (`columns.TIMES`) is left out where the others fit without it.
+A header is optional, and lines that begin with # are left out. A column that it calls by one of `columns.OF_TABLES` has
+classes: a window whose rows differ there has no label. A column of time or of an index (`columns.is_time`), which need
+be no numbers, is left out where the others fit without it. Between semicolons a comma is a decimal one.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmpconv.base.type_check import is_frame
-from nmpconv.data.columns import OF_TABLES, TIMES, class_number, place_of
+from nmpconv.data.columns import OF_TABLES, class_number, is_time, place_of
 from nmpconv.errors import InputError
 
 SUFFIXES = (".csv", ".tsv")
 DELIMITERS = "\t;,"  # the first of these in the first line parts columns
 KEYS = ("window", "step")
+ALLOWED = "a table has numbers, and maybe a column `label`; a list of files has a column `file`"
 WINDOWED = re.compile(r"(.*)@((?:window|step)=[^@/\\]*)")
 
 
@@ -128,12 +130,12 @@ def read(
     lines: Sequence[str], where: str, shape: tuple[int, ...], cut: Cut = WHOLE, classes: Sequence[str] = ()
 ) -> Windows:
     """Samples of a table. lines: of its text. shape: of the ONNX input. classes: see `class_number`. InputError."""
-    lines = [line for line in lines if line.strip()]
+    lines = [line for line in lines if line.strip() and not line.startswith("#")]
     if not lines:
         raise InputError("the table is empty", where=where)
     delimiter = next((mark for mark in DELIMITERS if mark in lines[0]), ",")
     header = next(csv.reader(lines[:1], delimiter=delimiter))
-    if all(map(_is_number, header)):
+    if all(_is_number(_points(cell, delimiter)) for cell in header):
         header, first = [], 0
     else:
         first = 1
@@ -141,8 +143,8 @@ def read(
     _check_cells(rows, where, delimiter, len(header), first)
     label_at = place_of(header, OF_TABLES)
     columns = [i for i in range(len(header) or rows[0].count(delimiter) + 1) if i != label_at]
-    values = _numbers(rows, where, delimiter, columns, first)
-    values = _fed(values, [header[i] for i in columns] if header else [], shape)
+    columns = _fed(columns, header, shape)
+    values = _numbers(rows, where, delimiter, columns, first, header)
     labels: list[int] = []
     if label_at is not None:
         cells = csv.reader(rows, delimiter=delimiter)
@@ -158,15 +160,14 @@ def of_frame(frame: Any, shape: tuple[int, ...], where: str, classes: Sequence[s
     if label_at is not None:
         cells = frame.iloc[:, label_at].tolist()
         labels = [_class_of(cell, classes, f"{where}, row {i}") for i, cell in enumerate(cells)]
-    names = [name for i, name in enumerate(header) if i != label_at]
-    return Windows(where, _fed(numbers(frame, where), names, shape), labels, shape, WHOLE)
+    return Windows(where, numbers(frame, where, shape), labels, shape, WHOLE)
 
 
-def numbers(frame: Any, where: str) -> np.ndarray:
-    """The numbers of a DataFrame but for its classes: float32 [rows, columns]. InputError."""
+def numbers(frame: Any, where: str, shape: tuple[int, ...] = ()) -> np.ndarray:
+    """The numbers of a DataFrame but for its classes and times: float32 [rows, columns]. InputError."""
     header = _header(frame)
     label_at = place_of(header, OF_TABLES)
-    columns = [i for i in range(len(header)) if i != label_at]
+    columns = _fed([i for i in range(len(header)) if i != label_at], header, shape)
     if not len(frame) or not columns:
         raise InputError("the table holds no numbers", where=where)
     try:
@@ -189,7 +190,7 @@ def _class_of(cell: Any, classes: Sequence[str], where: str) -> int:
 def is_numeric(value: Any) -> bool:
     """Checks for a DataFrame of pandas that is a table of numbers: all columns are but for one of classes."""
     return is_frame(value) and all(
-        kind.kind in "iufb" or str(name).strip().lower() in OF_TABLES
+        kind.kind in "iufb" or str(name).strip().lower() in OF_TABLES or is_time(str(name))
         for name, kind in zip(value.columns, value.dtypes, strict=True)
     )
 
@@ -213,24 +214,48 @@ def _check_cells(rows: Sequence[str], where: str, delimiter: str, count: int, fi
                 raise InputError(
                     f"a row of {len(cells)} cells; {reference} has {count}",
                     where=f"{where}:{i + first + 1}",
-                    hint="a table has numbers, and maybe a column `label`; a list of files has a column `file`",
+                    hint=ALLOWED,
                 )
 
 
-def _numbers(rows: Sequence[str], where: str, delimiter: str, columns: Sequence[int], first: int) -> np.ndarray:
+def _points(text: str, delimiter: str) -> str:
+    """Numbers as Python writes them: programs that part columns by semicolons do so since commas are in numbers."""
+    return text.replace(",", ".") if delimiter == ";" else text
+
+
+def _numbers(
+    rows: Sequence[str], where: str, delimiter: str, columns: Sequence[int], first: int, header: Sequence[str]
+) -> np.ndarray:
     """float32 [rows, columns]."""
     if not rows or not columns:
         raise InputError("the table holds no numbers", where=where)
     try:
         values = np.loadtxt(
-            rows, np.float64, comments=None, delimiter=delimiter, usecols=columns, ndmin=2, quotechar='"'
+            (_points(row, delimiter) for row in rows),
+            np.float64,
+            comments=None,
+            delimiter=delimiter,
+            usecols=columns,
+            ndmin=2,
+            quotechar='"',
         )
     except ValueError as error:
-        reason = str(error).splitlines()[0].replace("float64", "a number")
-        hint = f"rows are counted from the {'header on' if first else 'first on'}; "
-        allowed = "a table has numbers, and maybe a column `label`; a list of files has a column `file`"
-        raise InputError(f"not a table of numbers: {reason}", where=where, hint=hint + allowed) from None
+        raise _no_number(str(error).splitlines()[0], where, first, header) from None
     return _finite(values, lambda row, column: (str(columns[column] + 1), f"{where}:{row + first + 1}"))
+
+
+def _no_number(reason: str, where: str, first: int, header: Sequence[str]) -> InputError:
+    """The error for a cell that numpy's reason names."""
+    match = re.match(r"could not convert string '(.*)' to float64 at row (\d+), column (\d+)", reason)
+    if match is None:
+        return InputError(f"not a table of numbers: {reason}", where=where, hint=ALLOWED)
+    cell, row, column = match[1], int(match[2]), int(match[3])
+    name = f"column {column}" + (f" ({header[column - 1].strip()!r})" if header else "")
+    where = f"{where}:{row + first + 1}"
+    if not cell.strip():
+        return InputError(f"an empty cell in {name}", where=where, hint="fill it, or leave its row out")
+    hint = f"{ALLOWED}; call a column of classes `label`, and leave out other text"
+    return InputError(f"not a table of numbers: {cell!r} in {name}", where=where, hint=hint)
 
 
 def _finite(values: np.ndarray, place: Callable[[int, int], tuple[str, str]]) -> np.ndarray:
@@ -243,12 +268,10 @@ def _finite(values: np.ndarray, place: Callable[[int, int], tuple[str, str]]) ->
     return values
 
 
-def _fed(values: np.ndarray, names: Sequence[str], shape: tuple[int, ...]) -> np.ndarray:
-    """Columns without those of time where the others fit without them. names: of the columns, or none."""
-    timed = [name.strip().lower() in TIMES for name in names]
-    if any(timed) and not _fits(values.shape[1], shape):
-        return values[:, [not is_time for is_time in timed]]
-    return values
+def _fed(columns: list[int], header: Sequence[str], shape: tuple[int, ...]) -> list[int]:
+    """Columns without those of time where all do not fit. header: names of all columns, or none."""
+    is_whole = not header or not shape or _fits(len(columns), shape)
+    return columns if is_whole else [i for i in columns if not is_time(header[i])]
 
 
 def _fits(columns: int, shape: tuple[int, ...]) -> bool:
@@ -267,5 +290,6 @@ def _fit(values: np.ndarray, shape: tuple[int, ...], where: str) -> tuple[int, b
     raise InputError(
         f"a table of {columns} column(s); the model's input is {list(shape)}",
         where=where,
-        hint=f"a row has {prod(shape)} numbers, or its columns are the channels of windows of time",
+        hint=f"a row has {prod(shape)} numbers, or its columns are the channels of windows of time; "
+        "a column that the header calls `time` is left out",
     )

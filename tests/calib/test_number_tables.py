@@ -63,6 +63,28 @@ def test_a_column_of_time_is_left_out_where_it_fits_without(tmp_path: Path) -> N
     assert open_samples(path, (1, 10, 3), None)[0].shape == (1, 10, 3)
 
 
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("Timestamp (ms)", "17"), ("time [s]", "0.5"), ("time_ms", "3"), ("Date", "2026-01-01 10:00"), ("epoch", "x")],
+)
+def test_times_need_be_no_numbers(tmp_path: Path, name: str, first: str) -> None:
+    """As phones, loggers and spreadsheets write them; "time_of_flight" is no time."""
+    (tmp_path / "log.csv").write_text(f"# a phone\n{name},x,y\n" + "".join(f"{first},{i},{-i}\n" for i in range(6)))
+    assert open_samples(tmp_path / "log.csv", (1, 6, 2), None)[0][0, 5].tolist() == [5, -5]
+    (tmp_path / "flight.csv").write_text("time_of_flight,x,y\n1,2,3\n")
+    with pytest.raises(InputError, match=r"3 column\(s\)"):
+        open_samples(tmp_path / "flight.csv", (1, 1, 2), None)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_spreadsheets_of_countries_with_decimal_commas(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "excel.csv").write_text("1,25;-2\n3;,5\n", encoding)
+    assert [x.tolist() for x in open_samples(tmp_path / "excel.csv", (1, 2), None)] == [[[1.25, -2]], [[3, 0.5]]]
+    (tmp_path / "excel.csv").write_text("x;y;class\n1,25;-2;cold, wet\n", encoding)
+    samples = open_samples(tmp_path / "excel.csv", (1, 2), None, classes=("dry", "cold, wet"))
+    assert (samples[0].tolist(), samples.labels) == ([[1.25, -2]], (1,))
+
+
 def test_a_file_a_sample_in_folders_of_classes(tmp_path: Path) -> None:
     for name in ("run", "walk"):
         (tmp_path / name).mkdir()
@@ -80,8 +102,10 @@ def test_a_file_a_sample_in_folders_of_classes(tmp_path: Path) -> None:
     [
         ("1,2\n3,4\n", (1, 3, 8, 8), r"a table of 2 column\(s\); the model's input is \[1, 3, 8, 8\]"),
         ("1,2,3\n4,5,6\n", (1, 8, 3), "2 rows; the model's input takes 8"),
-        ("1,2,3\n4,x,6\n", (1, 3), "not a table of numbers: could not convert string 'x'"),
-        ("1,2,3\n4,,6\n", (1, 3), "not a table of numbers"),
+        ("1,2,3\n4,x,6\n", (1, 3), r"t\.csv:2: not a table of numbers: 'x' in column 2 "),
+        ("x,y,activity\n1,2,run\n", (1, 3), r"t\.csv:2: .* 'run' in column 3 \('activity'\).* `label`, and leave"),
+        ("1,2,3\n4,,6\n", (1, 3), r"t\.csv:2: an empty cell in column 2 "),
+        ("1,2;3,4\nx;1\n", (1, 2), r"t\.csv:2: not a table of numbers: 'x' in column 1"),
         ("1,2,3\n4,5\n", (1, 3), "a row of 2 cells; the first row has 3"),
         ("1,2,3\n4,5,6,7\n", (1, 3), "a row of 4 cells; the first row has 3"),
         ("x,y,label\n1,2,0\n3,1\n", (1, 2), r"csv:3: a row of 2 cells; the header has 3"),
