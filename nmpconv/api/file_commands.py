@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nmpconv.api.file_argument import NmpFile, contents_of, data_of, net_of, sources
 from nmpconv.api.keyword_checks import check, forgiving
 from nmpconv.base.files import write_folder
 from nmpconv.base.progress import Progress, reporter, silent
+from nmpconv.base.quantities import scaled, size
+from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.conversion.option_types import Target
 from nmpconv.data.samples import Data
 from nmpconv.device import REOPEN_SECONDS
@@ -30,8 +32,12 @@ if TYPE_CHECKING:
 RUNS_ON_DEVICE = 3  # simulated boards count the same every time
 
 
-@dataclass(frozen=True)
-class Inspected:
+def _dims(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+@dataclass(frozen=True, repr=False)
+class Inspected(Summarized):
     """Contents of a file.
 
     model: tensors, ops, ports, metadata. ram: bytes that a run takes, by kind of machine. memory: the memory plan, with
@@ -43,6 +49,33 @@ class Inspected:
     ram: tuple[targets.Needs, ...]
     memory: Memory | None
     instructions: Mapping[str, tuple[int, ...]]
+
+    def summary(self) -> Summary:
+        model = self.model
+        inputs, outputs = (
+            " and ".join(f"{port.name} [{_dims(model.tensors[port.tensor].shape)}]" for port in ports)
+            for ports in (model.inputs, model.outputs)
+        )
+        tiles = [
+            ("file", size(model.file_bytes)),
+            ("activations", size(model.arena_bytes)),
+            ("work", f"{len(model.ops)} ops, {scaled(sum(op.macs for op in model.ops))}MAC"),
+            *((f"instructions, {name}", scaled(sum(counts)).strip()) for name, counts in self.instructions.items()),
+        ]
+        rows = [(r["op"], r["name"], r["shape"], r["type"], scaled(r["macs"]).strip()) for r in self.records()]
+        columns = ("op", "name", "output", "type", ">MACs")
+        return Summary(f"Inspected {model.name}".rstrip(), f"{inputs} to {outputs}", tiles, "ops", columns, rows)
+
+    def records(self) -> list[dict[str, Any]]:
+        outputs = [self.model.tensors[op.outputs[0]] for op in self.model.ops]
+        return [
+            {"op": op.kind, "name": op.name, "shape": _dims(y.shape), "type": y.dtype, "macs": op.macs}
+            | {f"instructions_{name}": each[i] for name, each in self.instructions.items()}
+            for i, (op, y) in enumerate(zip(self.model.ops, outputs, strict=True))
+        ]
+
+    def chart(self) -> Chart:
+        return Chart("MACs", [op.name for op in self.model.ops], [float(op.macs) for op in self.model.ops])
 
 
 @forgiving()

@@ -23,6 +23,7 @@ from nmpconv.base.files import read_file
 from nmpconv.data import tables
 from nmpconv.data.images import CHANNELS
 from nmpconv.data.in_memory import WHERE, items, pair
+from nmpconv.data.sources import stacked
 from nmpconv.errors import InputError, NmpError, UsageError
 from nmpconv.file.reader import Model
 from nmpconv.frontend.read import hint_for
@@ -191,7 +192,7 @@ def _is_saved_module(data: bytes) -> bool:
 def _example(data: Mapping[str, Any]) -> NDArray[Any] | None:
     """The first sample of the only input, as a batch of one; None where it cannot be told.
 
-    1. An array [n, ...], a tensor, or a DataFrame of numbers, whose rows are samples.
+    1. An array [n, ...], a tensor, a file of one, or a DataFrame of numbers, whose rows are samples.
     2. An iterable that can begin again: of (sample, label) and (batch, labels), or of batches [n,C,H,W].
 
     Pictures, uint8 [n,H,W,C], are turned to float32 [1,C,H,W], as modules of torch take them.
@@ -202,9 +203,11 @@ def _example(data: Mapping[str, Any]) -> NDArray[Any] | None:
     if tables.is_numeric(source):
         return tables.numbers(source, WHERE)[:1]
     source = items(source)
+    if isinstance(source, str | Path):
+        source = stacked(Path(source), name)
     if hasattr(source, "shape"):
         array = as_array(source)
-    elif isinstance(source, str | Path | Iterator):
+    elif source is None or isinstance(source, Iterator):
         return None
     else:
         value, label = pair(next(iter(source), None), name, WHERE)

@@ -48,6 +48,12 @@ def read(path: Path, input_name: str) -> tuple[np.ndarray, list[Any] | None]:
     else:
         with _hdf5(path) as file, _guarded(path, "HDF5"):
             sets = dict(_datasets(file))
+            if not sets:
+                raise InputError(
+                    f"no array at its top, where it has {', '.join(list(file)[:LISTED]) or 'nothing'}",
+                    where=str(path),
+                    hint="groups and links are not looked into; from Python, give h5py.File(PATH)[NAME][()]",
+                )
             name, labelled = _chosen(sets, input_name, path)
             array, labels = _dataset(sets[name], path), _dataset(sets[labelled], path) if labelled else None
     if labels is None:

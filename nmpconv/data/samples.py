@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, permutations
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nmpconv.base.turns import turn_of
 from nmpconv.data import images
 from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.in_memory import WHERE, frames_of, gather
@@ -177,12 +178,12 @@ def _array(
     raw: np.ndarray, shape: tuple[int, ...], where: str, dtype: type[np.floating[Any]] = np.float32
 ) -> np.ndarray:
     if raw.shape not in (shape, shape[1:]):
-        turns = [turn for turn in permutations(range(raw.ndim)) if raw.transpose(turn).shape in (shape, shape[1:])]
+        turn = turn_of(raw.shape, (shape, shape[1:]))
         raise InputError(
             f"an array of shape {list(raw.shape)}; the model's input is {list(shape)}",
             where=where,
-            hint=f"its dimensions are in another order: x.transpose{turns[0]} of a sample x fits"
-            if turns
+            hint=f"its dimensions are in another order: x.transpose{turn} of a sample x fits"
+            if turn
             else "the batch may be left out; a stack of samples is [n, ...]",
         )
     if raw.dtype.kind not in "biuf":

@@ -133,6 +133,14 @@ class Stack:
         return np.asarray(self.whole[i])
 
 
+def stacked(path: Path, input_name: str) -> np.ndarray | None:
+    """The array of a .npy, .npz or HDF5 file; None of other sources."""
+    suffix = path.suffix.lower()
+    if suffix not in (".npy", ".npz", *containers.HDF5) or not path.is_file():
+        return None
+    return _load_npy(path) if suffix == ".npy" else containers.read(path, input_name)[0]
+
+
 def open_source(
     path: Path,
     input_name: str,

@@ -162,6 +162,14 @@ def test_a_modules_shape_is_that_of_the_data(data: Any, examples: list[Any], con
     assert nmpconv.inspect(found).model.ops == nmpconv.inspect(converted).model.ops
 
 
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+def test_a_modules_shape_is_that_of_a_file(name: str, examples: list[Any], converted, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", FLOATS)
+    np.savez(tmp_path / "x.npz", x=FLOATS, y=LABELS)
+    assert nmpconv.convert(Module(), tmp_path / name).data[:4] == converted.data[:4]
+    np.testing.assert_array_equal(examples[0], FLOATS[:1])
+
+
 def test_pictures_are_turned_for_a_module(examples: list[Any]) -> None:
     nmpconv.convert(Module(), PIXELS, mean=127.5, std=64)
     assert (examples[0].shape, examples[0].dtype) == ((1, 3, 8, 8), np.float32)

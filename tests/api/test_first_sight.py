@@ -33,6 +33,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {
         "Converted": converted,
         "Report": converted.report,
+        "Inspected": nmpconv.inspect(converted),
         "Net": converted.load(cpu="portable"),
         "Evaluation": nmpconv.evaluate(converted, images / "labels.csv", reference=model),
         "Timing": nmpconv.bench(converted, runs=2, warmup=0),
@@ -64,7 +65,7 @@ class Fragment(HTMLParser):
         assert self.open.pop() == tag
 
 
-KINDS = ["Converted", "Report", "Net", "Evaluation", "Timing", "Measured", "sketch"]
+KINDS = ["Converted", "Report", "Inspected", "Net", "Evaluation", "Timing", "Measured", "sketch"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,6 +90,11 @@ def test_lines_say_what_is_asked_first(shown: dict[str, Any]) -> None:
     assert f"{found.verdict.word}: int8 (int16 in 4 of 5 layers) keeps {100 * found.agreed / 8:.0f} % of 8" in repr(
         found
     )
+    inspected = shown["Inspected"]
+    assert repr(inspected).startswith("<Inspected tiny: x [1x8x8x3] to y [1x3]; file ")
+    total = sum(inspected.instructions["cortex-m4"]) / 1000
+    assert f"instructions, cortex-m4 {total:.1f} k" in repr(inspected)
+    assert [record["name"] for record in inspected.records()] == [op.name for op in inspected.model.ops]
     assert "the median of 2 runs" in repr(shown["Timing"])
     assert "6 us, the median of 2 runs on a board" in repr(shown["Measured"])
     assert "nothing was calibrated" in repr(shown["sketch"])

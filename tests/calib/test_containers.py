@@ -194,6 +194,10 @@ def test_files_of_hdf5(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "d.h5", "w") as file:
         file["x"], file["label"] = np.arange(12.0).reshape(4, 3), np.array([0, 1, 2, 0])
         file["elsewhere"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "x")
+    with h5py.File(tmp_path / "groups.h5", "w") as file:
+        file["train/x"] = np.ones((4, 3))
+    with pytest.raises(InputError, match=r"no array at its top, where it has train .*h5py\.File\(PATH\)"):
+        open_samples(tmp_path / "groups.h5", (1, 3), None)
     samples = open_samples(tmp_path / "d.h5", (1, 3), None)
     assert (samples.labels, samples[1].tolist()) == ((0, 1, 2, 0), [[3, 4, 5]])
     with h5py.File(tmp_path / "e.h5", "w") as file:

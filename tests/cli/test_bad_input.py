@@ -94,7 +94,7 @@ ONNX = [
         lambda: np.save("x.npy", np.zeros((9, 8, 8, 3), np.float32)),
         "convert model.onnx --data x.npy -o m.nmp",
         ExitCode.INPUT,
-        ("[8, 8, 3]", "[1, 3, 8, 8]", "in another order"),
+        ("[8, 8, 3]", "[1, 3, 8, 8]", "in another order: x.transpose(2, 0, 1) of a sample"),
     ),
     Case("torch", lambda: write("model.onnx", b"PK\3\4."), CONVERT, ExitCode.INPUT, ("torch.onnx.export",)),
     Case("tflite", lambda: write("model.onnx", b"\x1c\0\0\0TFL3"), CONVERT, ExitCode.INPUT, ("damaged or cut TFLite",)),
