@@ -42,7 +42,9 @@ def translated(error: Any, arguments: Sequence[str]) -> UsageError:
         hint = _nearest(typed, names) or _elsewhere(typed) or help_
         return UsageError(f"there is no option {typed}", where=where, found=typed, hint=hint)
     if own is not None and type(error).__name__ == "MissingParameter":
-        return UsageError(f"{flag_of(own)} is missing", where=where, hint=info_of(own).help or help_)
+        example = re.search(r"^\s*(nmpconv .+)", context.command.help or "", re.MULTILINE)
+        hints = [info_of(own).help, f"For example: {example[1].strip()}" if example else help_]
+        return UsageError(f"{flag_of(own)} is missing", where=where, hint=" ".join(filter(None, hints)))
     if own is not None:
         return _bad(error, own, opts, arguments, help_)
     if match := re.search(r"No such command '(.*?)'", message):

@@ -145,6 +145,14 @@ def test_older_names_are_taken_by_every_command_that_has_data(cli) -> None:
         (("convert", "model.onnx", "--strict=1"), "--strict: the flag takes no value"),
         (("convert", "a", "b"), "nmpconv convert: more arguments than it takes: b"),
         (("eval", "model.nmp"), "nmpconv eval: --data is missing\nhint: Test data: "),
+        (
+            ("compare", "model.nmp"),
+            "nmpconv compare: --device is missing\nhint: The device. For example: nmpconv compare model.nmp --device",
+        ),
+        (
+            ("bisect", "m.nmp"),
+            "nmpconv bisect: MODEL.nmp is missing\nhint: What it was converted to. For example: nmpconv bisect model.onnx",
+        ),
         (("inspect", "--json"), "nmpconv inspect: MODEL.nmp... is missing\nhint: A converted model"),
         (("convrt",), "nmpconv: there is no command 'convrt'\nhint: did you mean convert?"),
         (("device", "zzz"), "nmpconv device: there is no command 'zzz'\nhint: there are info, list, build"),
