@@ -6,8 +6,9 @@ import base64
 import json
 import subprocess
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 SECONDS = 240
@@ -61,6 +62,37 @@ def opened(chromium: str, folder: Path, page: str, files: list[Path], kind: str)
         chromium, folder, page, lambda address: DRIVER % (contents, json.dumps(kind), address)
     )
     return outcomes
+
+
+def pictured(chromium: str, folder: Path, page: str, file: Path, kind: str, size: tuple[int, int]) -> Path:
+    """A picture of a page, width times height, once a file was dropped on it: Chromium waits for an image, which the
+    server sends when the outcome is posted."""
+    ready = Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            ready.wait(SECONDS)
+            self.send_response(204)
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            ready.set()
+            self.do_GET()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    content, picture = json.dumps([base64.b64encode(file.read_bytes()).decode()]), folder / "page.png"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        driver = DRIVER % (content, json.dumps(kind), json.dumps(address))
+        (folder / "page.html").write_text(f'{page}{driver}<img src="{address}" hidden>')
+        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        command += [f"--window-size={size[0]},{size[1]}", f"--screenshot={picture}", (folder / "page.html").as_uri()]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS)
+        server.shutdown()
+    return picture
 
 
 def listened(chromium: str, folder: Path, page: str, sound: Path) -> dict[str, Any]:

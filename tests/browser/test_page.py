@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pages import opened
+from pages import opened, pictured
 from PIL import Image
 from zoo_quick import HARNESS
 
@@ -66,6 +67,28 @@ def test_pictures_have_the_bytes_of_every_machine(
         assert " ms " in found["time"]
         assert found["digests"] == [hashlib.sha256(np.ascontiguousarray(integers).tobytes()).hexdigest()]
         assert found["rows"][0][0] == labels[int(np.argmax(integers))]
+
+
+def test_the_picture_of_the_docs(
+    samples: Path, tmp_path: Path, need_tool: Callable[..., str], need_package: Callable[..., None]
+) -> None:
+    """The folder that NMP_PICTURES names has docs/page.png as it is now: with the heart and a score for it."""
+    need_package("ziglang")
+    sample = samples / "shapes"
+    made = nmpconv.convert(
+        *(sample / "model.onnx", sample / "calib"),
+        **{"mean": (123.675, 116.28, 103.53), "std": (58.395, 57.12, 57.375), "labels": sample / "labels.txt"},
+    )
+    made.save(tmp_path / "shapes.nmp")
+    heart, size = sorted((sample / "test").glob("*heart.png"))[0], (900, 770)
+    chromium = need_tool("chromium", "chromium-browser")
+    picture = pictured(chromium, tmp_path, nmpconv.page(tmp_path / "shapes.nmp"), heart, "image/png", size)
+    with Image.open(picture) as image, Image.open(samples.parent / "docs" / "page.png") as shown:
+        assert image.size == shown.size == size
+        rgb = np.asarray(image.convert("RGB"), np.float32)
+        assert rgb[200:500, 60:400].std((0, 1)).max() > 20  # the picture
+        assert rgb[190:360, 450:880].std() > 10  # the classes
+        image.convert("RGB").save(Path(os.environ.get("NMP_PICTURES", tmp_path)) / "page.png", optimize=True)
 
 
 def test_boxes_are_those_of_eval(
