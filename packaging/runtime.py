@@ -32,6 +32,7 @@ MODULES = (
     "base/sound",
     "base/summary",
     "base/thread_pool",
+    "base/turns",
     "base/type_check",
     "base/verdict",
     "data/__init__",

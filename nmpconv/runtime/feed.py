@@ -128,14 +128,15 @@ class Feed:
 
     def _numbers(self, name: str, x: np.ndarray, count: int) -> np.ndarray:
         """Numbers of the ONNX model for an input, of so many samples."""
-        port = self._ports[name]
+        port, shape = self._ports[name], self._samples[name].shape
+        rows = x.reshape(count, *shape[1:]) if x.ndim > len(shape) and shape[:1] == (1,) else x
         if port.pixels:
-            return port.integers(x)
+            return port.integers(rows)
         input_range = InputRange.of(port)
         input_range.add(port.stored(x), count)
         with self._counting:
             self.ranges[name].merge(input_range)
-        return x
+        return rows
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -104,6 +104,7 @@ def test_arrays_are_read_by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.top1 == pytest.approx(100 * np.mean(best == labels))
     assert found.inputs[0].samples == COUNT
     assert found == nmpconv.evaluate(made, (x[:, np.newaxis], labels))
+    assert nmpconv.evaluate(made, (x[:1], labels[:1])).n == 1
     monkeypatch.undo()
     x[40, 1, 2] = np.nan
     with pytest.raises(InputError, match=r"data\[40\]: .*NaN"):
@@ -121,6 +122,7 @@ def test_arrays_without_a_batch_by_pieces(shape: tuple[int, ...]) -> None:
     data = list(np.random.default_rng(4).normal(size=(20, *shape)).astype(np.float32))
     evaluation = nmpconv.evaluate(nmpconv.convert(model, data), data)
     assert (evaluation.n, evaluation.inputs[0].values) == (20, np.size(data))
+    assert nmpconv.evaluate(nmpconv.convert(model, data), data[:1]).n == 1
 
 
 def test_pieces_are_batches(model: tuple[Path, bytes, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,9 +152,10 @@ def test_what_is_no_profile(text: str, message: str) -> None:
 def test_unreadable_and_unwritable_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         profiles.load(tmp_path / "gone.txt")
-    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not a profile: byte 0 is not UTF-8 text"):
-        profiles.load(tmp_path / "bytes.txt")
+    for data, message in ((b"\xff\x00", "byte 0 is not UTF-8 text"), (b"\xff\xfe\x00", "byte 2 is not UTF-16 text")):
+        (tmp_path / "bytes.txt").write_bytes(data)
+        with pytest.raises(InputError, match=f"not a profile: {message}"):
+            profiles.load(tmp_path / "bytes.txt")
     with pytest.raises(OutputError, match="cannot write"):
         profiles.save(tmp_path / "no" / "p.txt", made())
 
