@@ -22,7 +22,7 @@ from nmpconv.base.type_check import is_frame
 from nmpconv.data import tables
 from nmpconv.data.columns import LABELS
 from nmpconv.data.images import is_picture
-from nmpconv.data.sources import Item, Items, Source, is_one
+from nmpconv.data.sources import Item, Items, Source, is_one, one_sample
 from nmpconv.errors import InputError
 
 WHERE = "data"  # what messages call the iterable
@@ -124,7 +124,7 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
                 where=where,
                 hint="an item is a sample, or a pair of a sample and its class number",
             )
-        is_stack = array.ndim > 0 and array.shape[1:] in (shape, shape[1:])
+        is_stack = array.ndim > 0 and array.shape[1:] in one_sample(shape)
         if is_one(array, shape):
             yield array
         elif is_stack or (array.dtype == np.uint8 and array.ndim in (3, 4)):

@@ -14,7 +14,7 @@ from nmpconv.base.turns import turn_of
 from nmpconv.data import images
 from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.in_memory import WHERE, frames_of, gather
-from nmpconv.data.sources import Source, open_source
+from nmpconv.data.sources import Source, one_sample, open_source
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Preprocess, Shifts
 
@@ -177,8 +177,8 @@ def open_samples(
 def _array(
     raw: np.ndarray, shape: tuple[int, ...], where: str, dtype: type[np.floating[Any]] = np.float32
 ) -> np.ndarray:
-    if raw.shape not in (shape, shape[1:]):
-        turn = turn_of(raw.shape, (shape, shape[1:]))
+    if raw.shape not in one_sample(shape):
+        turn = turn_of(raw.shape, one_sample(shape))
         raise InputError(
             f"an array of shape {list(raw.shape)}; the model's input is {list(shape)}",
             where=where,

@@ -12,7 +12,7 @@ import numpy as np
 from nmpconv.data.audio import FrontEnd, ears, time_axis
 from nmpconv.data.in_memory import WHERE, frames_in, gather, items, pair
 from nmpconv.data.samples import Data, Samples, open_samples
-from nmpconv.data.sources import Items, Source, Stack, is_one, open_source
+from nmpconv.data.sources import Items, Source, Stack, is_one, one_sample, open_source
 from nmpconv.data.tables import of_frame
 from nmpconv.errors import InputError
 from nmpconv.ir import Preprocess
@@ -155,7 +155,7 @@ def _starts(lengths: Sequence[int]) -> tuple[int, ...]:
 
 
 def _is_picture(array: np.ndarray, shape: tuple[int, ...], preprocess: Preprocess | None) -> bool:
-    return preprocess is not None and array.dtype == np.uint8 and array.shape not in (shape, shape[1:])
+    return preprocess is not None and array.dtype == np.uint8 and array.shape not in one_sample(shape)
 
 
 def _frames(source: Source, shape: tuple[int, ...]) -> list[np.ndarray]:

@@ -216,7 +216,12 @@ def is_one(array: np.ndarray, shape: tuple[int, ...]) -> bool:
     """Checks whether it is one sample, no stack. A uint8 [H,W,C] may be a picture of any size; any other has the
     model's shape."""
     picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in CHANNELS
-    return picture or array.shape in (shape, shape[1:])
+    return picture or array.shape in one_sample(shape)
+
+
+def one_sample(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Shapes of a sample: the model's, and without the batch where that is 1."""
+    return (shape, shape[1:]) if shape[:1] == (1,) else (shape,)
 
 
 def _samples(

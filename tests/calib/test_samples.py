@@ -151,6 +151,14 @@ def test_arrays_as_npy_npz_and_folder(tmp_path: Path, shape: tuple[int, ...]) ->
     assert samples[0].dtype == np.float32
 
 
+def test_inputs_that_begin_with_time_have_stacks_and_no_batch_to_leave_out() -> None:
+    stack = np.zeros((3, 24, 1, 4), np.float32)
+    for data in (stack, [stack], list(stack)):
+        assert len(open_samples(data, (24, 1, 4), None)) == 3
+    with pytest.raises(InputError, match=r"an array of shape \[1, 4\]"):
+        open_samples([stack[0, 0]], (24, 1, 4), None)
+
+
 def test_uint8_stacks_are_images_when_there_is_preprocessing(tmp_path: Path) -> None:
     np.save(tmp_path / "p.npy", PIXELS)
     assert (contents(open_samples(tmp_path / "p.npy", SHAPE, PRE)) == PIXELS).all()

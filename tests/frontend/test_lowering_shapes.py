@@ -17,6 +17,15 @@ def test_a_step_of_time_has_no_reshape(kind, tmp_path):
     assert ops.count("reshape") == 1
 
 
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_steps_of_time_cost_no_constants_of_their_own(kind, tmp_path, monkeypatch):
+    """A GRU of 400 units took all that an import may compute within a hundred steps."""
+    monkeypatch.setattr("nmpconv.frontend.budget.ELEMENTS_MAX", 0)
+    monkeypatch.setattr("nmpconv.frontend.budget.SHARE", 2)
+    build(recurrent(kind).replace("[5,1,3]", "[40,1,3]"), 14, tmp_path / "model.onnx")
+    assert load(tmp_path / "model.onnx").nodes
+
+
 def test_windows_of_eight_dimensions(tmp_path):
     """A video's windows, as Swin3D has them: two axes of 1 are left out. Back again, too, and with an Unsqueeze."""
     text = (

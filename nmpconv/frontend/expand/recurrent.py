@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from nmpconv.ops.onnx_node import OnnxNode
 
 STEPS_MAX = 1024  # of time, in both directions together
 Activation = Callable[[str], str]
+Recurrence = Callable[[int, int], str]  # weights of the gates from the first one to the last one
 # Attributes of activations, with defaults where the op has others than ONNX's recurrent ops, or has none.
 _NUMBERS = {
     "Affine": (1.0, 0.0),
@@ -169,7 +171,7 @@ def _run(
 ) -> list[str]:
     """[Y, last states], with the axis of directions, of size 1, in which the states have that of time."""
     step = _STEPS[node.op_type]
-    recurrence = body.operand(at.recurrence)  # one constant for all steps
+    recurrence = _recurrence(body, at)
     outputs: list[str] = [""] * at.sizes.steps
     zeros = np.zeros((1, at.sizes.batch, at.sizes.hidden), np.float32)
     for t in range(at.sizes.steps)[:: -1 if backwards else 1]:
@@ -191,14 +193,22 @@ def _run(
     return [body("Unsqueeze", whole, np.array([1])), *(state or body.operand(zeros) for state in states)]
 
 
-def _gates(body: Body, at: _Direction, x: str, h: str, recurrence: str, gates: Sequence[int]) -> list[str]:
+def _recurrence(body: Body, at: _Direction) -> Recurrence:
+    """Returns what gives one constant, for all steps, [hidden, gates * hidden]."""
+    hidden = at.sizes.hidden
+    return cache(
+        lambda first, last: body.operand(np.ascontiguousarray(at.recurrence[:, first * hidden : (last + 1) * hidden]))
+    )
+
+
+def _gates(body: Body, at: _Direction, x: str, h: str, recurrence: Recurrence, gates: Sequence[int]) -> list[str]:
     """x + h @ R + bias for these gates, clipped; without h where it is 0. gates: consecutive ones."""
     hidden = at.sizes.hidden
     bounds = np.array([gates[0] * hidden]), np.array([(gates[-1] + 1) * hidden]), np.array([-1])
     total = body("Slice", x, *bounds)
     bias = at.bias[gates[0] * hidden : (gates[-1] + 1) * hidden]
     if h:
-        total = body("Add", body("MatMul", h, body("Slice", recurrence, *bounds)), total)
+        total = body("Add", body("MatMul", h, recurrence(gates[0], gates[-1])), total)
     if bias.any():
         total = body("Add", total, bias)
     total = _clipped(body, at, total)
@@ -212,13 +222,13 @@ def _clipped(body: Body, at: _Direction, x: str) -> str:
     return body("Clip", x, -at.clip, at.clip) if at.clip else x
 
 
-def _rnn(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], recurrence: str) -> list[str]:
+def _rnn(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], recurrence: Recurrence) -> list[str]:
     """h = f(x + h @ R)."""
     [gate] = _gates(body, at, x, states[0], recurrence, (0,))
     return [at.activations[0](gate)]
 
 
-def _gru(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], recurrence: str) -> list[str]:
+def _gru(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], recurrence: Recurrence) -> list[str]:
     """z, r = f(..), c = g(x + (r * h) @ R) or g(x + r * (h @ R + b)); h = c + z * (h - c)."""
     [h], (f, g), hidden = states, at.activations, at.sizes.hidden
     z, r = (f(gate) for gate in _gates(body, at, x, h, recurrence, (0, 1)))
@@ -226,19 +236,19 @@ def _gru(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], 
     total = body("Slice", x, *third)
     bias = at.bias[2 * hidden :]
     if node.integer("linear_before_reset", 0):
-        own = body("MatMul", h, body("Slice", recurrence, *third)) if h else ""
+        own = body("MatMul", h, recurrence(2, 2)) if h else ""
         if own or bias.any():
             own = body("Add", own, bias) if own else body.operand(bias.reshape(1, 1, hidden))
             total = body("Add", total, body("Mul", r, own))
     elif h:
-        total = body("Add", body("MatMul", body("Mul", r, h), body("Slice", recurrence, *third)), total)
+        total = body("Add", body("MatMul", body("Mul", r, h), recurrence(2, 2)), total)
     candidate = g(_clipped(body, at, total))
     if not h:
         return [body("Sub", candidate, body("Mul", z, candidate))]
     return [body("Add", candidate, body("Mul", z, body("Sub", h, candidate)))]
 
 
-def _lstm(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], recurrence: str) -> list[str]:
+def _lstm(node: OnnxNode, body: Body, at: _Direction, x: str, states: list[str], recurrence: Recurrence) -> list[str]:
     """i, o, f = f(..), c = f * c + i * g(..), h = o * h(c); peepholes add what the cell sees to the gates."""
     (h, c), (f, g, last), hidden = states, at.activations, at.sizes.hidden
     clip, at = at.clip, _unclipped(at)
