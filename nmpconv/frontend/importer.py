@@ -56,6 +56,9 @@ class Importer(GraphBuilder):
         self.input_shapes = input_shapes
         self.constants = constants
         self.sequences: dict[str, list[str]] = {}  # ONNX sequences, of names of ONNX tensors
+        self.windows: dict[
+            str, tuple[tuple[int, ...], tuple[int, ...]]
+        ] = {}  # ONNX indices: kernel, size (`unpooling`)
         self._path = path
         self._readers: dict[str, list[tuple[str, tuple[str, ...]]]] = {}  # of an ONNX tensor: (op type, outputs)
         self._values = {name: Value(name, shape) for name, shape in input_shapes.items()}

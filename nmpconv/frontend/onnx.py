@@ -47,9 +47,7 @@ STEPS_OF_NODE = 640  # of a file's verifier, which has 4 for a byte of the file;
 # No op of a fixed plan of memory: (why, what to do).
 NOT_FIXED = {
     "If": ("what it runs depends on the data", ""),
-    **dict.fromkeys(
-        ("NonMaxSuppression", "NonZero", "Unique", "Compress"), ("the shape of its result depends on data", "")
-    ),
+    **dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique"), ("the shape of its result depends on data", "")),
 }
 
 

@@ -68,6 +68,28 @@ FORMS = [
         "(float[1,3] x) => (y) { y = ai.onnx.ml.LinearRegressor<targets=2,coefficients=[0.5,-1.0,2.0,0.3,1.0,-0.7],"
         "intercepts=[0.1,0.2]>(x) }",
     ),
+    ("elements where a constant says so", "(float[2,3] x) => (y) <bool[5] c = {0,1,1,0,1}> { y = Compress(x, c) }"),
+    ("columns that it says", "(float[2,3] x) => (y) <bool[3] c = {0,1,1}> { y = Compress<axis=-1>(x, c) }"),
+    (
+        "boxes, some beyond the plane",
+        f"{IMAGE} <float[3,4] b = {{0.0,0.0,7.0,8.0,2.0,3.0,4.5,3.4,-4.0,-3.0,12.0,9.5}}, int64[3] i = {{0,0,0}}> "
+        "{ y = RoiAlign<output_height=3,output_width=2,spatial_scale=0.9>(x, b, i) }",
+    ),
+    (
+        "a box with samples",
+        f"{IMAGE} <float[1,4] b = {{1.0,2.0,6.0,5.0}}, int64[1] i = {{0}}> "
+        "{ y = RoiAlign<output_height=2,output_width=2,sampling_ratio=3>(x, b, i) }",
+    ),
+    (
+        "others than maxima go to their places, of equal ones the first",
+        f"{IMAGE} <int64[4] s = {{1,4,9,8}}> {{ a = Relu(x) p, i = MaxPool<kernel_shape=[2,2],strides=[2,2]>(a) "
+        "b = Sin(p) y = MaxUnpool<kernel_shape=[2,2],strides=[2,2]>(b, i, s) }",
+    ),
+    (
+        "places in one dimension",
+        "(float[1,2,12] x) => (y) { p, i = MaxPool<kernel_shape=[3],strides=[3]>(x) "
+        "y = MaxUnpool<kernel_shape=[3],strides=[3]>(p, i) }",
+    ),
     (
         "columns of a matrix",
         "(float[2,3] x) => (y) <int64[2] i = {2,0}> { y = ai.onnx.ml.ArrayFeatureExtractor(x, i) }",
@@ -82,12 +104,53 @@ FORMS = [
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in FORMS])
 def test_it_is_the_models_function(text, tmp_path: Path):
-    model = build(text, 13, tmp_path / "m.onnx", HEADER)
-    graph = load(tmp_path / "m.onnx")
+    check(text, 13, tmp_path / "m.onnx")
+
+
+def check(text: str, opset: int, path: Path) -> None:
+    model = build(text, opset, path, HEADER)
+    graph = load(path)
     feed = feeds(graph)
     for wanted, got in zip(run(model, feed), run(to_onnx(graph, graph.outputs), feed), strict=True):
         assert wanted.shape == got.shape
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "output_half_pixel"])
+def test_boxes_of_a_newer_opset(mode, tmp_path: Path):
+    """One of them is narrower than a pixel."""
+    check(
+        f"{IMAGE} <float[2,4] b = {{1.0,2.0,6.5,7.0,3.0,3.0,3.4,3.2}}, int64[2] i = {{0,0}}> {{ y = RoiAlign<"
+        f'output_height=2,output_width=3,sampling_ratio=2,coordinate_transformation_mode="{mode}">(x, b, i) }}',
+        16,
+        tmp_path / "m.onnx",
+    )
+
+
+REFUSED = [
+    ("(float[1,6] x) => (y) { z = Sign(x) c = Cast<to=9>(z) y = Compress(x, c) }", "shape of its result depends on"),
+    (
+        f'{IMAGE} <float[1,4] b, int64[1] i = {{0}}> {{ y = RoiAlign<mode="max">(x, b, i) }}',
+        r"mode max; instead: avg",
+    ),
+    (
+        f"{IMAGE} {{ p, i = MaxPool<kernel_shape=[3,3],strides=[2,2]>(x) "
+        "y = MaxUnpool<kernel_shape=[3,3],strides=[2,2]>(p, i) }",
+        "instead: a MaxPool without overlap or pads",
+    ),
+    (
+        f"{IMAGE} {{ p, i = MaxPool<kernel_shape=[2,2],strides=[2,2]>(x) "
+        "y = MaxUnpool<kernel_shape=[2,2],strides=[2,2]>(p, i) }",
+        r"an output of \[8, 8\], where the MaxPool saw \[9, 8\]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED)
+def test_what_is_left_out_is_said(text, why, tmp_path: Path):
+    build(text, 16, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModel, match=why):
+        load(tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize(("kind", "function"), [("Erfc", math.erfc), ("Expm1", math.expm1)])

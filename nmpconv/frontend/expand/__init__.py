@@ -21,8 +21,10 @@ from nmpconv.frontend.expand import (
     powers,
     quantized,
     recurrent,
+    regions,
     spectra,
     tensor_lists,
+    unpooling,
     volumes,
 )
 from nmpconv.frontend.importer import Importer
@@ -39,9 +41,11 @@ ALWAYS: Mapping[str, node_builder.Expansion] = {
     **linear_models.ALWAYS,
     **pooling.ALWAYS,
     **recurrent.ALWAYS,
+    **regions.ALWAYS,
     **onnx_functions.ALWAYS,
     **tensor_lists.ALWAYS,
     **spectra.ALWAYS,
+    **unpooling.ALWAYS,
 }
 # Of op types that ops lower themselves: forms (when, expansion) that they cannot, the first that applies.
 _FORMS = (
@@ -54,6 +58,7 @@ _FORMS = (
     pooling.FORMS,
     powers.FORMS,
     quantized.FORMS,
+    unpooling.FORMS,
     volumes.FORMS,
 )
 FORMS: Mapping[str, Sequence[tuple[Callable[[OnnxNode, Importer], bool], node_builder.Expansion]]] = {

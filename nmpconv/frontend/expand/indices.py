@@ -32,6 +32,16 @@ def gather_nd(node: OnnxNode, body: Body) -> None:
     _take(body, x, indices.reshape(*index.shape[:-1], *shape[depth:]), node.outputs[0])
 
 
+def compress(node: OnnxNode, body: Body) -> None:
+    """Gathers what lies where a constant condition holds, along an axis or of all elements in a row."""
+    x, axis = node.input(0), node.integer("axis", 0)
+    if not body.to.is_const(node.input(1)):
+        raise Unsupported("the shape of its result depends on data", hint="a constant condition")
+    if "axis" not in node.attributes:
+        x = body("Reshape", x, np.array([-1]))
+    body("Gather", x, np.flatnonzero(body.to.constants[node.input(1)]), axis=axis, output=node.outputs[0])
+
+
 def gather_elements(node: OnnxNode, body: Body) -> None:
     """y[i, j] = x[index[i, j], j] along axis 0, and so on for other axes."""
     x, shape = node.input(0), body.shape(node.input(0))
@@ -228,6 +238,7 @@ def _hot(body: Body, index: str, depth: int, axis: int, element: int) -> str:
 
 
 ALWAYS = {
+    "Compress": compress,
     "GatherND": gather_nd,
     "OneHot": one_hot,
     "Scatter": scatter_elements,
