@@ -389,13 +389,15 @@ class Walk:
         taken = "then_branch" if self.to.array(proto.input[0], "condition").all() else "else_branch"
         [graph] = [attribute.g for attribute in proto.attribute if attribute.name == taken]
         inner = [tensor.name for tensor in graph.initializer] + [name for node in graph.node for name in node.output]
-        if repeated := [name for name in inner if name and self.to.knows(name)]:
-            raise Unsupported(f"'{repeated[0]}' has the name of another tensor", hint="a name of its own")
-        self.to.define({tensor.name: self._array(tensor) for tensor in graph.initializer})
-        for node in graph.node:
-            self._node(node)
-        for value, output in zip(graph.output, proto.output, strict=True):
-            self.to.alias(output, value.name)
+        results = [value.name for value in graph.output]
+        if any(name and self.to.knows(name) for name in inner):  # an earlier step of a loop has them
+            results = self._inlined(graph, proto)
+        else:
+            self.to.define({tensor.name: self._array(tensor) for tensor in graph.initializer})
+            for node in graph.node:
+                self._node(node)
+        for name, output in zip(results, proto.output, strict=True):
+            self.to.alias(output, name)
 
 
 def _kind(node: onnx.NodeProto) -> str:

@@ -70,6 +70,11 @@ SCAN = f"{ENDS} {{ a = MatMul(xt, w) b = Add(a, s) t = Tanh(b) r = MatMul(t, v) 
 UNROLLED = [
     ("all steps", f"(float[1,8] y, float[5,1,4] q) <{WEIGHTS}, {COUNT}, {GO}> "
      f"{{ y, q = Loop<body = b {BODY} {{ {STEP} d = Identity(c) }}>(n, g, z) }}"),
+    ("an If on the step", f"(float[1,8] y, float[5,1,4] q) <{WEIGHTS}, {COUNT}, {GO}> {{ y, q = Loop<body = b {BODY} "
+     "{ two = Constant<value = int64 {2}>() m = Mod(i, two) k = Cast<to=9>(m) xt = Gather<axis=0>(x, i) "
+     "t = If<then_branch = p () => (float[1,8] u) { a = MatMul(xt, w) b = Add(a, s) u = Tanh(b) }, "
+     "else_branch = o () => (float[1,8] h) { j = MatMul(xt, w) h = Mul(j, s) }>(k) "
+     "r = MatMul(t, v) d = Identity(c) }>(n, g, z) }"),
     ("rows alone", f"(float[5,1,4] q) <{WEIGHTS}, {COUNT}, {GO}> "
      f"{{ y, q = Loop<body = b {BODY} {{ {STEP} d = Identity(c) }}>(n, g, z) }}"),
     ("no condition", f"(float[1,8] y) <{WEIGHTS}, {COUNT}> "
