@@ -165,8 +165,8 @@ def choice() -> bytes:
     return tflite(TENSORS, CHOOSE, ["x"], ["y"], parts=[THEN, ELSE])
 
 
-def loop(body: Part, start: object = 0, steps: int = 5) -> bytes:
-    """y = body(x), so many times; a step is counted by i."""
+def loop(body: Part, start: object = 0, steps: int = 5, tensors: Mapping[str, Tensor] | None = None) -> bytes:
+    """y = body(x), so many times; a step is counted by i. tensors: more of the body's."""
     kinds = {"i": Tensor((), "int32"), "j": Tensor((), "int32"), "end": Tensor((), "int32"), "goes": Tensor((), "bool")}
     kinds |= {"start": constant(np.int32(start)) if isinstance(start, int) else Tensor((), "int32")}
     kinds |= {"one": constant(np.int32(1)), "steps": constant(np.int32(steps))}
@@ -178,4 +178,4 @@ def loop(body: Part, start: object = 0, steps: int = 5) -> bytes:
     ]
     main = [Op("WHILE", ("start", "x"), ("end", "y"), *options)]
     inputs = ["x"] if isinstance(start, int) else ["x", "start"]
-    return tflite(TENSORS | kinds, main, inputs, ["y"], parts=parts)
+    return tflite(TENSORS | kinds | dict(tensors or {}), main, inputs, ["y"], parts=parts)

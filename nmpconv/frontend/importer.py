@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from nmpconv.base.fixed_point import RANK_MAX
 from nmpconv.errors import InputError, Invalid, Unsupported
@@ -110,9 +111,15 @@ class Importer(GraphBuilder):
                     self._values[name] = Value(name, tensor.shape or ())
 
     def try_fold(self, node: onnx.NodeProto, types: Mapping[str, TensorType], opset: int) -> bool:
-        """Compute the node now if everything that it depends on is known; a Shape depends on a shape only."""
+        """Compute the node now if everything that it depends on is known; a Shape depends on a shape only, and a slice
+        without elements, which a Concat leaves out, on nothing."""
         if node.domain not in DEFAULT_DOMAINS:
             return False
+        if node.op_type == "Slice" and self.only_read_by(node.output[0], "Concat"):
+            element, shape = types.get(node.output[0], TensorType(0, None))
+            if element and shape is not None and 0 in shape:
+                self.define({node.output[0]: np.zeros(shape, helper.tensor_dtype_to_np_dtype(element))}, element)
+                return True
         if node.op_type in ("Shape", "Size") and node.input[0] not in self.constants:
             shape = self[node.input[0]].shape
             inputs = {node.input[0]: np.broadcast_to(np.float32(0), shape)}

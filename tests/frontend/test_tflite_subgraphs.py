@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from tflite_files import LiteRT, Op, Part, Tensor, tflite
+from tflite_files import LiteRT, Op, Part, Tensor, constant, tflite
 from tflite_nets import CHOOSE, ELSE, IF, TENSORS, THEN, choice, loop
 
 from nmpconv.errors import InputError, UnsupportedModel
@@ -19,6 +19,17 @@ from nmpconv.frontend.tflite.model import TfliteFile
 from nmpconv.frontend.tflite.onnx_writer import Writer
 from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.ir import Graph
+
+AXIS = "ConcatenationOptions", {"axis": 0}
+LIST = {
+    **{name: Tensor((1, 1)) for name in ("old", "new")},
+    **{name: Tensor((1, 8), signature=(1, -1)) for name in ("before", "behind")},
+    **{name: Tensor((1,), "int32") for name in ("at", "next")},
+    **{name: Tensor((2,), "int32") for name in ("size", "row", "rest")},
+    **{"all": constant(np.int32([-1])), "none": constant(np.int32([0])), "one_axis": constant(np.int32([1]))},
+    **{"origin": constant(np.int32([0, 0])), "single": constant(np.int32([1, 1]))},
+    **{"to_end": constant(np.int32([-1, -1]))},
+}
 
 
 def compared(data: bytes, folder: Path) -> Graph:
@@ -63,6 +74,31 @@ def test_a_while_of_known_steps_is_unrolled(tmp_path: Path, need_package) -> Non
     body = Part([*THEN.ops, Op("TANH", ("b",), ("c",))], ["a"], ["c"])
     graph = compared(loop(body), tmp_path)
     assert sum(node.op == "fully_connected" for node in graph.nodes) == 5
+
+
+def test_a_loop_that_writes_rows_of_a_list(tmp_path: Path, need_package) -> None:
+    """As Keras' recurrent layers with return_sequences come: slices before and behind a row, one of them empty in the
+    first and the last step."""
+    need_package("ai_edge_litert")
+    places = [
+        Op("RESHAPE", ("i", "one_axis"), ("at",)),
+        Op("RESHAPE", ("j", "one_axis"), ("next",)),
+        *(
+            Op("CONCATENATION", pair, (name,), *AXIS)
+            for pair, name in ((("all", "at"), "size"), (("none", "at"), "row"))
+        ),
+        Op("CONCATENATION", ("none", "next"), ("rest",), *AXIS),
+    ]
+    parts = [
+        Op("SLICE", ("a", "origin", "size"), ("before",)),
+        Op("SLICE", ("a", "row", "single"), ("old",)),
+        Op("SLICE", ("a", "rest", "to_end"), ("behind",)),
+        Op("TANH", ("old",), ("new",)),
+        Op("CONCATENATION", ("before", "new", "behind"), ("b",), "ConcatenationOptions", {"axis": 1}),
+    ]
+    data = loop(Part([*places, *parts], ["a"], ["b"]), steps=8, tensors=LIST)
+    graph = compared(data, tmp_path)
+    assert sum(node.op == "lookup" for node in graph.nodes) == 8
 
 
 @pytest.mark.parametrize(

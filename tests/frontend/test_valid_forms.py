@@ -68,6 +68,11 @@ FORMS = [
         "(float[1,3] x) => (y) { y = ai.onnx.ml.LinearRegressor<targets=2,coefficients=[0.5,-1.0,2.0,0.3,1.0,-0.7],"
         "intercepts=[0.1,0.2]>(x) }",
     ),
+    (
+        "a product of constants",
+        "(float[3,2] x) => (y) <float[4,3] a, float[2,4] b> "
+        "{ y = Gemm<alpha=0.5,beta=0.7,transA=1,transB=1>(a, b, x) }",
+    ),
     ("elements where a constant says so", "(float[2,3] x) => (y) <bool[5] c = {0,1,1,0,1}> { y = Compress(x, c) }"),
     ("columns that it says", "(float[2,3] x) => (y) <bool[3] c = {0,1,1}> { y = Compress<axis=-1>(x, c) }"),
     (

@@ -28,6 +28,19 @@ def with_sum(node: OnnxNode, body: Body) -> None:
     body("Add", y, body("Reshape", b, np.array([1, -1, *(1 for _ in range(rank - 2))])), output=node.outputs[0])
 
 
+def _is_of_constants(node: OnnxNode, to: Importer) -> bool:
+    return all(map(to.is_const, node.inputs[:2])) and _has_computed_bias(node, to)
+
+
+def constant_product(node: OnnxNode, body: Body) -> None:
+    """A Gemm whose sum alone is computed, as that of a first state is: its product is a constant."""
+    attributes = {name: number for name, number in node.attributes.items() if name != "beta"}
+    product = body("Gemm", *node.inputs[:2], **attributes)
+    beta = node.number("beta", 1.0)
+    c = node.input(2) if beta == 1 else body("Mul", node.input(2), beta)
+    body("Add", product, c, output=node.outputs[0])
+
+
 def conv(node: OnnxNode, body: Body) -> None:
     """Products of matrices: weights [G,O/G,C/G*K] by patches [N,G,C/G*K,P], P places in the output, G groups."""
     x, w, b = (node.input(i) for i in range(3))
@@ -171,6 +184,7 @@ def col2im(node: OnnxNode, body: Body) -> None:
 
 ALWAYS = {"Col2Im": col2im}
 FORMS = {
+    "Gemm": ((_is_of_constants, constant_product),),
     "Conv": ((_is_computed, conv), (_has_computed_bias, with_sum)),
     "ConvTranspose": ((_is_computed, conv_transpose), (_has_computed_bias, with_sum), (_is_cut, cut)),
 }

@@ -113,9 +113,18 @@ def mirror_pad(call: OperatorCall) -> str:
 
 def slice_(call: OperatorCall) -> str:
     """A size of -1 is what is left."""
+    if not (call.is_const(1) and call.is_const(2)):
+        return _computed_slice(call)
     starts, sizes = call.integers(1, "begin"), call.integers(2, "size")
     ends = [_END if size < 0 else start + size for start, size in zip(starts, sizes, strict=True)]
     return call("Slice", call.input(0), _int64(starts), _int64(ends), _int64(range(len(starts))))
+
+
+def _computed_slice(call: OperatorCall) -> str:
+    """Where a list of a loop's rows takes one: places that the step tells."""
+    starts, sizes = call.indices(1), call.indices(2)
+    ends = call("Where", call("Less", sizes, _int64([0])), _int64([_END]), call("Add", starts, sizes))
+    return call("Slice", call.input(0), starts, ends, _int64(range(len(call.shape(0)))))
 
 
 def strided_slice(call: OperatorCall) -> str:

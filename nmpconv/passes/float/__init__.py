@@ -34,10 +34,10 @@ from nmpconv.passes.float import (
 
 Pass = Callable[[Graph], Graph]
 
-# Functions are recognised as exporters write them. Affine maps go before clamps, which would end up between them and
-# the layer; pads come last, as they may need to know clamps, and set free the affine maps above them. Tables take in
-# what no layer could, and a layer the units of inputs. Slices go up where nothing is to be recognised any more, after
-# `shortcuts` and `shared_layers`, which take some.
+# Functions are recognised as exporters write them, norms once more where a transpose lay between. Affine maps go before
+# clamps, which would end up between them and the layer; pads come last, as they may need to know clamps, and set free
+# the affine maps above them. Tables take in what no layer could, and a layer the units of inputs. Slices go up where
+# nothing is to be recognised any more, after `shortcuts` and `shared_layers`, which take some.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
     ("variance", variance.run),
@@ -47,6 +47,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("fold_norm", fold_norm.run),
     ("idle_clamps", idle_clamps.run),
     ("layout", layout.run),
+    ("fuse_norm", fuse_norm.run),
     ("power_mean", power_mean.run),
     ("fold_affine", fold_affine.run),
     ("fuse_clamp", fuse_clamp.run),

@@ -9,8 +9,9 @@ lrn keep both in 64 bits. With M the mean of u^2 along some axes and a positive 
 3. u / (sqrt(V) + e) with b = 0 is z * t / (t + e / a), where z is case 1, 0 of 0, and t = mean(u * z) = sqrt(V) / a.
 4. sum(p * q) / sqrt(V * W), V of p and W of q, is the sum of the product of p / sqrt(V) and q / sqrt(W).
 
-u may have a constant factor. A lower bound of sqrt(V) that is next to nothing (1e-12) keeps 0 / 0 from happening; so
-does the bias of the normalization that takes its place, and what is above the bound does not see it.
+u may have a constant factor. A lower bound of sqrt(V) that is next to nothing (1e-12), or an upper one of its inverse,
+keeps 0 / 0 from happening; so does the bias of the normalization that takes its place, and what is above the bound does
+not see it.
 """
 
 from __future__ import annotations

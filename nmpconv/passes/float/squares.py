@@ -47,11 +47,10 @@ def power_of(editor: Editor, name: str) -> Power | None:
     root, floor = 1.0, 0.0
     for node in nodes:
         if node.op == "requantize":
-            low = editor[node.outputs[0]].clamp[0]  # type: ignore[index]
-            if root > 0:
-                floor = max(floor, low ** (1 / root))
-            elif low > 0:  # the squares have an upper bound there
+            low, high = editor[node.outputs[0]].clamp  # type: ignore[misc]
+            if low > 0 if root < 0 else math.isfinite(high):  # the squares have an upper bound there
                 return None
+            floor = max(floor, (high if root < 0 else max(low, 0.0)) ** (1 / root))
         root *= exponent(editor, node)
     reduction = read(editor, source, nodes, root)
     if reduction is None or reduction[1] <= 0 or reduction[2] < 0:
@@ -76,7 +75,7 @@ def walk(editor: Editor, name: str, stop: str = "") -> tuple[str, list[Node]] | 
 def _passes(editor: Editor, node: Node) -> bool:
     """Checks whether the chain may lead through this node."""
     if node.op == "requantize":
-        return is_floor(editor, node)
+        return is_floor(editor, node) or is_ceiling(editor, node)
     if editor[node.outputs[0]].clamp:
         return False
     if node.op == "average_pool":
@@ -127,6 +126,12 @@ def is_floor(editor: Editor, node: Node) -> bool:
     return clamp is not None and 0 <= clamp[0] <= FLOOR and math.isinf(clamp[1])
 
 
+def is_ceiling(editor: Editor, node: Node) -> bool:
+    """Checks for an upper bound that only an inverse of next to nothing reaches."""
+    clamp = editor[node.outputs[0]].clamp
+    return clamp is not None and clamp[0] <= 0 and clamp[1] >= 1 / FLOOR
+
+
 def read(
     editor: Editor, source: str, nodes: Sequence[Node], root: float
 ) -> tuple[tuple[int, ...], float, float] | None:
@@ -167,7 +172,7 @@ def _ratio(y: np.ndarray, x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 
 def _evaluate(editor: Editor, source: str, nodes: Sequence[Node], x: np.ndarray) -> np.ndarray:
-    """The end of the chain where its beginning is x; floors left out."""
+    """The end of the chain where its beginning is x; floors and ceilings left out."""
     for node in nodes:
         shape = editor[node.outputs[0]].shape
         if node.op == "reshape":
