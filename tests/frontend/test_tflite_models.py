@@ -283,7 +283,7 @@ REFUSED: list[tuple[str, Op, Mapping[str, Tensor], str]] = [
         "computed size",
         Op("SLICE", "xab", "y"),
         {"a": Tensor((2,), "int32"), "b": Tensor((2,), "int32")},
-        "its begin 'a'",
+        "its starts 'y.cast' is computed from the input",
     ),
     (
         "batch_dims",
