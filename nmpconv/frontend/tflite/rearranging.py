@@ -121,7 +121,7 @@ def slice_(call: OperatorCall) -> str:
 
 
 def _computed_slice(call: OperatorCall) -> str:
-    """Where a list of a loop's rows takes one: places that the step tells."""
+    """A slice at computed places, as those are where a loop writes a row of a list: each step tells them."""
     starts, sizes = call.indices(1), call.indices(2)
     ends = call("Where", call("Less", sizes, _int64([0])), _int64([_END]), call("Add", starts, sizes))
     return call("Slice", call.input(0), starts, ends, _int64(range(len(call.shape(0)))))
