@@ -5,8 +5,9 @@
     python -m fuzz_inputs --seconds 60 --record              and the counts into counts.csv and docs/results.md
     python -m fuzz_inputs --coverage                         branches and conditions that the corpora take
     python -m fuzz_inputs --minimise                         the corpora of the repository anew
+    python -m fuzz_inputs --enough                           whether a release may be tagged, by the counts
 
-Exit status 1 where anything failed; what failed lies in the folder.
+Exit status 1 where anything failed, or is not enough; what failed lies in the folder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 from fuzz_inputs import native
-from fuzz_inputs.counts import counts, least_first, record
+from fuzz_inputs.counts import counts, least_first, record, release_lacks
 from fuzz_inputs.kinds import KINDS
 from fuzz_inputs.loop import hunt
 from fuzz_inputs.unreached import BRANCHES, CONDITIONS
@@ -38,7 +39,11 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="add the counts to those of the repository")
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--minimise", action="store_true")
+    parser.add_argument("--enough", action="store_true", help="try nothing; say what a release lacks")
     asked = parser.parse_args()
+    if asked.enough:
+        print("\n".join(sentences := release_lacks(rows)) or "Enough was tried for a release.")
+        return int(bool(sentences))
     if asked.seed is None:  # mutants that were counted count once
         asked.seed = len(rows) if asked.record else 0
     asked.folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILE = Path(__file__).with_name("counts.csv")
+# From release 0.3 on, of all targets together and of each.
+LEAST_RUNS, LEAST_SECONDS = 10**9, 3600
 TABLE = re.compile(r"(<!-- counts: .* -->\n).*?(<!-- end of counts -->)", re.S)
 # Columns of the table by target.
 TARGETS = {
@@ -86,6 +88,19 @@ def least_first(targets: Iterable[str], rows: Iterable[Count]) -> list[str]:
     for row in rows:
         seconds[row.target] += row.seconds or 0
     return sorted(targets, key=lambda target: seconds[target])
+
+
+def release_lacks(rows: Sequence[Count]) -> list[str]:
+    """Sentences on what a release lacks; none where it may be tagged."""
+    sentences = []
+    if (runs := sum(row.runs for row in rows)) < LEAST_RUNS:
+        sentences.append(f"{runs:,} inputs were tried in all, and a release wants {LEAST_RUNS:,}.")
+    for target in TARGETS:
+        seconds = sum(row.seconds or 0 for row in rows if row.target == target)
+        if seconds < LEAST_SECONDS:
+            tool = "fuzz-models ARGS=--record" if target == "graphs" else f"fuzz ARGS='--record --only {target}'"
+            sentences.append(f"{target} was fuzzed for {seconds:,} of {LEAST_SECONDS:,} seconds: make {tool}.")
+    return sentences
 
 
 def table(rows: Iterable[Count]) -> str:

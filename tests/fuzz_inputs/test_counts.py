@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzz_inputs import __main__ as fuzzing
 from fuzz_inputs import counts, native
 from fuzz_inputs.counts import Count
 from fuzz_inputs.kinds import KINDS
@@ -65,6 +66,22 @@ def test_targets_with_the_least_time_come_first() -> None:
         Count("2026-01-02", "b", 9, 9, 30, 0),
     ]
     assert counts.least_first(["a", "b", "c"], rows) == ["c", "b", "a"]
+
+
+def test_a_release_wants_so_many_and_an_hour_of_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Count("2026-01-01", target, 10**8, 0, 3600, 0) for target in counts.TARGETS]
+    assert counts.release_lacks(rows) == []
+    rows = [row._replace(runs=1, seconds=row.seconds - (row.target in ("wasm", "graphs"))) for row in rows]
+    monkeypatch.setattr(fuzzing, "counts", lambda: rows)
+    monkeypatch.setattr("sys.argv", ["fuzz_inputs", "--enough"])
+    assert fuzzing.main() == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "24 inputs were tried in all, and a release wants 1,000,000,000.",
+        "wasm was fuzzed for 3,599 of 3,600 seconds: make fuzz ARGS='--record --only wasm'.",
+        "graphs was fuzzed for 3,599 of 3,600 seconds: make fuzz-models ARGS=--record.",
+    ]
 
 
 def test_what_is_wrong(tmp_path: Path) -> None:
