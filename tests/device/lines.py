@@ -270,6 +270,28 @@ class Stuck(Old):
         return hello(frame) if frame.type == Type.HELLO else Frame(frame.type | protocol.REPLY, frame.seq, bytes(4))
 
 
+class Forgetful(Old):
+    """Firmware that forgets an upload once, at its first piece, and then refuses pieces until the next one begins."""
+
+    name = "forgetful"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self._received = 0, 0
+
+    def answer(self, frame: Frame) -> Frame:
+        if frame.type == Type.HELLO:
+            return hello(frame)
+        if frame.type == Type.BEGIN:
+            self.begun, self._received = self.begun + 1, 0
+        elif self.begun == 1:
+            numbers = bytes((frame.type, protocol.AgentStatus.INCOMPLETE)) + bytes(24)
+            return Frame(protocol.REFUSED, frame.seq, numbers + b"no upload\0")
+        elif int.from_bytes(frame.payload[:4], "little") == self._received:
+            self._received += len(frame.payload) - 4
+        return Frame(frame.type | protocol.REPLY, frame.seq, protocol.numbers(self._received))
+
+
 def hello(frame: Frame) -> Frame:
     """What a device answers to HELLO."""
     numbers = b"".join(n.to_bytes(4, "little") for n in (4000, 1, 1, 1 << 20, 1 << 20, 0))

@@ -153,6 +153,14 @@ def test_reset_in_the_middle(
     assert session(whole - left - before_end) < 0
 
 
+def test_an_upload_that_is_forgotten_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: the refusal of a piece tells it, no silence."""
+    monkeypatch.setattr(Link, "quiet", 0.3)
+    line = lines.Forgetful()
+    assert Device(line)._upload(bytes(3000), 0).size == 3000
+    assert line.begun == 2
+
+
 def test_reset_before_a_run(line: Program, model: bytes, net: Net, inputs: Inputs) -> None:
     device = Device(line)
     on_device.load(device, net, model)

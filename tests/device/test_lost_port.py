@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -117,3 +118,13 @@ def test_an_error_of_termios_is_a_lost_port(here: Path, monkeypatch: pytest.Monk
         with pytest.raises(LineGone, match="Input/output error"):
             act(port)
         port.close()
+
+
+def test_a_program_that_has_ended_is_a_lost_line() -> None:
+    program = Program([sys.executable, "-c", ""])
+    with pytest.raises(LineGone, match="the program has ended"):
+        while True:
+            program.read(1)
+    with pytest.raises(LineGone, match="Broken pipe"):
+        program.write(b"x")
+    program.close()

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from mutation.functions import FEW, NEAR, Functions, Touches
-from mutation.runner import QUICK
+from mutation.runner import COLLECTING, QUICK
 from mutation.sites import Mutant
 
 # Not traced: these read sources as text, compile them anew or wait for devices.
@@ -37,7 +37,7 @@ UNLINKED = ("image", "sound")  # folders of C that the interpreter of Python doe
 CONSTANTS = ("tests/documents/test_limits_page.py", "tests/api/test_keywords.py", "tests/cli/test_conventions.py")
 RELEASE = ("-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -DNDEBUG -falign-functions=16",)
 COUNTING = f"{RELEASE[0]} -g -fno-inline -fsanitize-coverage=inline-8bit-counters,pc-table"
-BUILD = "build/mutant"
+BUILD, PLAIN = "build/mutant", "build/plain"  # PLAIN: that one without a mutant
 CLANG = "clang-19"
 BELOW = 'import os; "NMP_BELOW" in os.environ and __import__("mutation_below")'
 JOBS = 2  # compilers
@@ -45,6 +45,7 @@ MORE = 40  # tests of the first batches: to collect many takes long
 COLD = ("documents", "mutation", "wheels", "build", "browser", "bench", "zoo", "fuzz_models")  # not collected before
 NAMED = re.compile(r"([0-9a-f]+) [tT] (\w+)$", re.M)
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+COMPILED = ("agent", "check_kernels", "firmware", "kernels", "plain", "sanitized")  # what NMP_ONCE has of C alone
 BUSY = 6  # times as long as the processor takes, on a machine that does other things
 MOST = 1000  # tests for a mutant
 
@@ -117,6 +118,9 @@ class Copy:
         shutil.copy(self.folder / "tests" / "mutation" / "below.py", packages / "mutation_below.py")
         lines = (str(self.folder), sysconfig.get_path("purelib"), BELOW)
         (packages / "copy.pth").write_text("\n".join(lines), encoding="utf-8")
+        self.once = self.folder.parent / f"{self.folder.name}-once"
+        shutil.rmtree(self.once, ignore_errors=True)
+        self.once.mkdir()
         self.runner: subprocess.Popen[str] | None = None
         self.warm: subprocess.Popen[str] | None = None
         self.newer: list[str] = []  # tests that have not been traced
@@ -184,24 +188,25 @@ class Copy:
             self._start()
         start = time.monotonic()
         path = self.folder / mutant.file
-        source = path.read_text(encoding="utf-8")
-        native = not mutant.file.endswith(".py")
+        source, times = path.read_text(encoding="utf-8"), path.stat()
+        native = not mutant.file.endswith(".py") and mutant.file.split("/")[2] not in UNLINKED
         functions = Functions(self.folder).around(mutant.file, mutant.line, self.chosen.names)
         traced = self.chosen.tests(functions, near(mutant.file))
         # What modules call as they are imported is seen of the first test alone.
         beside = untraced(self.folder, mutant.file, self.chosen.traced if len(traced) >= FEW else ())
-        if not native and len(functions) != 1:
+        if mutant.file.endswith(".py") and len(functions) != 1:
             beside += CONSTANTS
         changed = mutant.applied(source)
         try:
-            if not native:
+            if mutant.file.endswith(".py"):
                 compile(changed, mutant.file, "exec")
             path.write_text(changed, encoding="utf-8")
             newer = [test for test in self.newer if test.startswith(near(mutant.file))][:NEAR]
-            traced = [*traced[:FEW], *newer, *traced[FEW:]]
+            early = FEW + NEAR if len(traced) > FEW else FEW
+            traced = [*traced[:early], *newer, *traced[early:]]
             result, by = "cold", ""
             if not cold:
-                early = FEW + len(newer) + NEAR
+                early += len(newer)
                 tests = (*traced[:early], *beside, *traced[early:MOST])
                 result, by = self._warm_verdict(mutant.file, source, tests)
             if result == "cold":
@@ -209,11 +214,17 @@ class Copy:
                     self.native = native
                     if not self.compile():
                         raise SyntaxError
-                result, by = self._tested(traced, beside)
+                result, by = self._tested(mutant.file, traced, beside)
         except SyntaxError:
             result, by = "invalid", ""
         finally:
             path.write_text(source, encoding="utf-8")
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+            if native and self.plain:
+                self._restore()
+            for done in self.once.glob("*.done"):
+                if not done.name.startswith(COMPILED):
+                    done.unlink()
         return Verdict(result, by, round(time.monotonic() - start, 1))
 
     def _start(self) -> None:
@@ -224,6 +235,8 @@ class Copy:
         self.native = False
         self.archive = next((self.folder / BUILD).rglob("libnmp.a"))
         self.plain = hashlib.sha256(self.archive.read_bytes()).digest()
+        shutil.rmtree(self.folder / PLAIN, ignore_errors=True)
+        shutil.copytree(self.folder / BUILD, self.folder / PLAIN)
         (loaded,) = (self.folder / "nmpconv").glob("_nmp.*so")
         names = subprocess.check_output(["nm", "-g", "--defined-only", self.archive], text=True)
         ours = {name for _, name in NAMED.findall(names)}
@@ -235,6 +248,15 @@ class Copy:
         self.newer = sorted(set(collected) - self.chosen.known)
         print(f"collected {len(collected)} tests, of which {len(self.newer)} have not been traced", flush=True)
 
+    def _restore(self) -> None:
+        """Has what was compiled as it was, with its times, instead of compiling it anew."""
+        for plain in (self.folder / PLAIN).rglob("*"):
+            path = self.folder / BUILD / plain.relative_to(self.folder / PLAIN)
+            if plain.is_file() and path.stat().st_mtime_ns != plain.stat().st_mtime_ns:
+                shutil.copy2(plain, path)
+        if self.native:
+            self._unlink()
+
     def _warm_verdict(self, file: str, source: str, tests: Sequence[str]) -> tuple[str, str]:
         """cold where a new process is needed. Raises SyntaxError for C that does not compile."""
         if not tests:
@@ -243,10 +265,10 @@ class Copy:
         if file.endswith(".py"):
             asked |= {"file": file, "text": source}
         else:
-            if not self.compile(target="nmp"):
-                raise SyntaxError
             if file.split("/")[2] in UNLINKED:
                 return "cold", ""
+            if not self.compile(target="nmp"):
+                raise SyntaxError
             if hashlib.sha256(self.archive.read_bytes()).digest() == self.plain:
                 return "same", ""
             library = self.archive.with_name("changed.so")
@@ -257,7 +279,7 @@ class Copy:
             asked |= {"library": str(library), "entries": entries}
         answer = _answered(self.warm, asked)
         failed = answer["failed"]
-        if not answer["applied"] or (failed and not self._is_sound(failed)):
+        if not answer["applied"] or failed == COLLECTING or (failed and not self._is_sound(failed)):
             return "cold", ""
         return ("killed", failed) if failed else ("limit" if answer["over"] or len(tests) >= MOST else "survived", "")
 
@@ -272,27 +294,29 @@ class Copy:
             hashlib.sha256(path.read_bytes()).digest() for path in (self.folder / "nmpconv").glob("_nmp.*so")
         )
 
-    def _tested(self, tests: Sequence[str], beside: Sequence[str]) -> tuple[str, str]:
+    def _tested(self, file: str, tests: Sequence[str], beside: Sequence[str]) -> tuple[str, str]:
         """Some tests first. beside: files and folders of tests, after these."""
         end = time.monotonic() + BUSY * self.limit
         tests = [test for test in tests if (self.folder / test.split("::")[0]).is_file()]  # the trace may be older
         if not tests and not beside:
             return "untouched", ""
         for batch in filter(None, (tests[:FEW], tests[FEW:MORE], beside, tests[MORE:MOST])):
-            answer = self._answer(batch, end)
+            answer = self._answer(file, batch, end)
             if failed := answer.get("failed"):
                 return "killed", failed
             if answer.get("over"):
                 return "limit", ""
         return ("limit", "") if len(tests) > MOST else ("survived", "")
 
-    def _answer(self, tests: Sequence[str], end: float) -> dict:
+    def _answer(self, file: str, tests: Sequence[str], end: float) -> dict:
         self.runner = self.runner or self._process("mutation.runner")
-        return _answered(self.runner, {"tests": tests, "seconds": max(1.0, end - time.monotonic())})
+        asked = {"tests": tests, "seconds": max(1.0, end - time.monotonic()), "once": file.endswith(".py")}
+        return _answered(self.runner, asked)
 
     def _process(self, module: str, *words: str) -> subprocess.Popen[str]:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        return subprocess.Popen([str(self.python), "-m", module, *words], cwd=self.folder, env=self._env(), **pipes)
+        env = {**self._env(), "NMP_ONCE": str(self.once)}
+        return subprocess.Popen([str(self.python), "-m", module, *words], cwd=self.folder, env=env, **pipes)
 
 
 def _answered(process: subprocess.Popen[str] | None, asked: dict) -> dict:

@@ -11,7 +11,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 FEW, NEAR = 6, 100  # tests before those of the folders that are near, and of these
-SHORT = 0.3  # seconds
+SHORT, LONG = 0.3, 1.0  # seconds
 
 
 @dataclass
@@ -71,11 +71,11 @@ class Touches:
         return set(self._files)
 
     def tests(self, functions: Iterable[str], near: tuple[str, ...] = ()) -> list[str]:
-        """Those that call one of these: by turns of each test file the cheapest, which calls few others. Short ones of
-        the folders `near` follow the first of these."""
+        """Those that call one of these: by turns of each test file the cheapest, which calls few others, but long ones
+        last. Short ones of the folders `near` follow the first of these."""
         wanted = set(functions)
         by_file: dict[str, list[tuple[float, str]]] = {}
-        close = []
+        close, long = [], set()
         for rows in self._files.values():
             names = chain.from_iterable(row["new"] for row in rows)
             numbers = {i for i, name in enumerate(names) if name in wanted}
@@ -83,9 +83,11 @@ class Touches:
                 if not numbers.isdisjoint(row["touched"]):
                     cost = (row["seconds"] + 0.01) * len(row["touched"])
                     by_file.setdefault(row["test"].split("::")[0], []).append((cost, row["test"]))
+                    if row["seconds"] >= LONG:
+                        long.add(row["test"])
                     if row["test"].startswith(near) and row["seconds"] < SHORT:
                         close.append((cost, row["test"]))
         ordered = sorted(sorted(tests) for tests in by_file.values())
         turns = zip_longest(*([test for _, test in tests] for tests in ordered))
-        by_turns = [test for turn in turns for test in turn if test]
+        by_turns = sorted((test for turn in turns for test in turn if test), key=long.__contains__)
         return list(dict.fromkeys((*by_turns[:FEW], *(test for _, test in sorted(close)[:NEAR]), *by_turns)))

@@ -87,6 +87,6 @@ def redirect(loaded: Path, library: Path, entries: Sequence[tuple[int, int]]) ->
 
 
 def _begin(library: Path) -> int:
-    """Address where it is loaded."""
+    """Address where it is loaded; another file may have its name by now."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    return int(next(line for line in lines if line.endswith(str(library))).split("-")[0], 16)
+    return int(next(line for line in lines if str(library) in line).split("-")[0], 16)
