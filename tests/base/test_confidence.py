@@ -34,6 +34,11 @@ def test_quantiles_of_student(freedom: int, t: float) -> None:
     assert student(freedom) == pytest.approx(t, rel=0.01)
 
 
+@pytest.mark.parametrize(("freedom", "t"), [(20, 2.0859634), (30, 2.0422725), (60, 2.0002978)])
+def test_the_expansion_is_close_from_twenty_samples_on(freedom: int, t: float) -> None:
+    assert student(freedom) == pytest.approx(t, abs=5e-7)
+
+
 def test_margins() -> None:
     assert margin([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5, rel=0.01)
     assert margin([1.0, 2.0]) is margin([1.0, np.inf, 2.0]) is None

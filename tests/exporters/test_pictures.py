@@ -97,3 +97,12 @@ def test_channels_of_a_group_share_a_bar() -> None:
 def test_colours_of_both_ends_differ() -> None:
     assert len({charts.colour(fraction) for fraction in (0.0, 0.25, 0.5, 0.75, 1.0)}) == 5
     assert charts.colour(-1) == charts.colour(0)
+
+
+def test_colours_go_from_orange_over_grey_to_blue() -> None:
+    assert [charts.colour(x) for x in (0.0, 0.5, 1.0)] == [
+        "hsl(24 80% 46%)",
+        "hsl(214 12% 68%)",
+        "hsl(214 80% 46%)",
+    ]
+    assert charts.colour(-3.0) == charts.colour(0.0) and charts.colour(3.0) == charts.colour(1.0)

@@ -35,3 +35,16 @@ def test_views_take_nothing_but_work() -> None:
     take(budget, 2**9 + 1, "Identity")
     with pytest.raises(Unsupported, match="takes too much"):
         take(budget, 1, "Identity", (1,))
+
+
+@pytest.mark.parametrize(("shape", "most"), [((), MOST * PIECE), ((PIECE,), MOST), ((4, PIECE // 4), MOST // 2)])
+def test_a_result_of_unknown_size_counts_as_its_longest(shape: tuple[int, ...], most: int) -> None:
+    """NonZero names a place, as many numbers as there are axes, of each element at most."""
+    node = OnnxNode.of(helper.make_node("NonZero", ["a"], ["b"]), 21)
+    known = {"a": TensorType(TensorProto.FLOAT, shape)}
+    budget = Budget(0)
+    for _ in range(min(most, 40)):
+        budget.take(node, known, {"b": TensorType(TensorProto.INT64, None)})
+    if most < 40:
+        with pytest.raises(Unsupported, match="takes too much"):
+            budget.take(node, known, {"b": TensorType(TensorProto.INT64, None)})

@@ -13,6 +13,7 @@ from onnx_text import build
 
 import nmpconv
 from nmpconv.errors import UnsupportedModel, UsageError
+from nmpconv.frontend.input_values import of_config
 from nmpconv.frontend.onnx import AUTO, load
 from nmpconv.frontend.read import read
 from nmpconv.frontend.to_onnx import to_onnx
@@ -174,3 +175,9 @@ def test_a_cut_before_an_if_says_what_its_branches_are(tmp_path):
         load(tmp_path / "m.onnx")
     assert "2 of 4 nodes and 37 % of the MACs" in str(caught.value)
     assert caught.value.cut == ("h",)
+
+
+def test_metadata_that_are_no_lists_of_numbers_are_left_out() -> None:
+    config = {"input_values": {"x": [1, 2.5], "y": 3, "z": ["a"]}, "input_shapes": {"x": [1, 2], "y": [1, "N"]}}
+    assert of_config(config) == ({"x": [1, 2.5]}, {"x": (1, 2)})
+    assert of_config({"input_values": [1], "input_shapes": None}) == ({}, {})

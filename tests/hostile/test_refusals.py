@@ -329,6 +329,24 @@ def op_type_place(data: bytes, i: int) -> int:
     return walk.frame("Op", walk.follow(element))[1]
 
 
+DAMAGES: dict[str, Callable[[int, int], tuple[int, bytes]]] = {
+    "its vtable is 2^31 bytes further away": lambda table, vtable: (table + 3, b"\x80"),
+    "it ends before its fields": lambda table, vtable: (vtable + 2, b"\4\0"),
+    "a field lies in its first word": lambda table, vtable: (vtable + 4, b"\2\0"),
+    "a field is not aligned": lambda table, vtable: (vtable + 4, b"\7\0"),
+}
+
+
+@pytest.mark.parametrize("sentence", DAMAGES)
+def test_a_tensor_of_which(good: bytes, sentence: str) -> None:
+    walk = flatbuffer._Walk(memoryview(good))
+    slot = next(f.slot for f in flatbuffer.TABLES["Model"] if f.name == "tensors")
+    table = walk.follow(walk.follow(walk.frame("Model", walk.follow(0))[slot]) + 4)
+    at, damage = DAMAGES[sentence](table, (table - walk.u32(table)) % 2**32)
+    data = good[:at] + damage + good[at + len(damage) :]
+    assert refusal(flatbuffer.seal(data))[0] == Status.STRUCTURE
+
+
 def test_truncated_anywhere(good: bytes) -> None:
     for length in range(len(good)):
         status, _ = refusal(good[:length])
