@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpconv.base.confidence import luck, margin, proportion, student
+from nmpconv.base.confidence import difference, luck, margin, proportion, student
 
 
 def test_luck() -> None:
@@ -27,6 +27,15 @@ def test_luck_of_very_many() -> None:
 )
 def test_intervals_of_proportions(hits: int, count: int, low: float, high: float) -> None:
     assert proportion(hits, count) == (pytest.approx(low, abs=0.05), pytest.approx(high, abs=0.05))
+
+
+def test_intervals_of_differences() -> None:
+    """Fifty samples that only one has tell more than fifty of which each has half."""
+    low, high = difference(50, 0, 50)
+    assert 85 < low < 95 and high == 100
+    assert difference(0, 50, 50) == (-high, -low)
+    low, high = difference(25, 25, 50)
+    assert low == -high and 25 < high < 30
 
 
 @pytest.mark.parametrize(("freedom", "t"), [(2, 4.303), (3, 3.182), (5, 2.571), (10, 2.228), (30, 2.042), (999, 1.962)])

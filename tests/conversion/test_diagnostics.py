@@ -87,6 +87,11 @@ def test_results_on_images_that_were_fitted_to_are_judged_where_there_are_no_oth
     assert quality("8", "default", 0, 0, None, {}, "images") == ()
 
 
+@pytest.mark.parametrize(("images", "warnings"), [(1, 1), (31, 1), (32, 0), (0, 0)])
+def test_few_images_are_fewer_than_32(images: int, warnings: int) -> None:
+    assert len(quality("8", "default", images, images, None, {"y": 40.0}, "images")) == warnings
+
+
 def test_of_images_that_only_some_were_fitted_to_both_counts_are_told() -> None:
     few, poor = quality("8", "default", 20, 8, None, {"y": 9.0}, "images")
     assert few.startswith("20 calibration images, 8 of which biases were fitted to, are few: ")

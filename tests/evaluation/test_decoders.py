@@ -171,6 +171,7 @@ def test_nanodet_plus_measures_from_corners(rng: np.random.Generator) -> None:
         ("yolox", [(1, 127, 8)], "127 points"),
         ("yolox", [(1, 126, 8), (1, 126, 8)], r"shapes \[1, 126, 8\], \[1, 126, 8\]"),
         ("yolov5", [(1, 7, 8, 12)], r"\[1, 7, 8, 12\]"),
+        ("yolov5", [(1, 20, 8, 12)], r"\[1, 20, 8, 12\]"),
         ("yolov5", [(1, 24, 16, 24)], "stride 4"),
         ("yolov8", [(1, 4, 126)], r"\[1, 4, 126\]"),
         ("yolov8", [(1, 64, 8, 12)], r"\[1, 64, 8, 12\]"),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import nets
 import numpy as np
 import pytest
 
-from nmpconv.exporters.html import charts
+from nmpconv.exporters.html import charts, page
 from nmpconv.exporters.html.graph_layout import BOX, HEIGHT, layout
+from nmpconv.file import reader
+from nmpconv.file.writer import to_bytes
 
 EDGES = [(0, 1), (1, 2), (0, 3), (2, 3), (3, 4), (0, 4), (1, 5), (4, 6), (5, 6)]
 
@@ -106,3 +111,20 @@ def test_colours_go_from_orange_over_grey_to_blue() -> None:
         "hsl(214 80% 46%)",
     ]
     assert charts.colour(-3.0) == charts.colour(0.0) and charts.colour(3.0) == charts.colour(1.0)
+
+
+def test_ops_have_their_numbers_and_inputs_none() -> None:
+    model = reader.read(to_bytes(nets.small_net(), {}))
+    subject = SimpleNamespace(model=model, layers={}, report=None, times=())
+    boxes = page.graph(subject)["boxes"]  # type: ignore[arg-type]
+    inputs = len(model.inputs)
+    assert [box.number for box in boxes] == [""] * inputs + [str(i) for i in range(len(model.ops))]
+    assert [box.kind for box in boxes] == ["input"] * inputs + [op.kind for op in model.ops]
+
+
+def test_a_histogram_shows_four_times_what_was_seen_of_a_wide_grid() -> None:
+    bars = charts.Bars(np.array([10.0, 11.0, 12.0]), np.array([3.0, 5.0]))
+    drawn = charts.histogram(bars, (-100.0, 100.0), 0.1)
+    assert (drawn.low, drawn.high, drawn.marks) == (2.0, 20.0, ())
+    narrow = charts.histogram(bars, (9.0, 14.0), 0.1)
+    assert (narrow.low, narrow.high, narrow.marks) == (9.0, 14.0, (0.0, charts.WIDE))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -401,3 +403,18 @@ def test_a_constant_node_has_the_type_of_its_value(element, tmp_path):
     graph = load(tmp_path / "m.onnx")
     (found,) = (value.data for value in graph.values.values() if value.data is not None)
     np.testing.assert_array_equal(found.ravel(), np.float32([2]))
+
+
+@pytest.mark.parametrize(("most", "directions", "fits"), [(5, 1, True), (4, 1, False), (10, 2, True), (9, 2, False)])
+def test_as_many_steps_of_time_as_are_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, directions: int, fits: bool
+) -> None:
+    monkeypatch.setattr("nmpconv.frontend.expand.recurrent.STEPS_MAX", most)
+    text = recurrent("GRU", ',direction="bidirectional"' * (directions == 2), directions=directions)
+    path = tmp_path / "m.onnx"
+    onnx.save(build(text, 14), path)
+    if fits:
+        assert len(load(path).outputs) == 2
+        return
+    with pytest.raises(UnsupportedModel, match=f"{5 * directions} steps of time"):
+        load(path)

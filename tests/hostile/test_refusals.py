@@ -347,6 +347,19 @@ def test_a_tensor_of_which(good: bytes, sentence: str) -> None:
     assert refusal(flatbuffer.seal(data))[0] == Status.STRUCTURE
 
 
+@pytest.mark.parametrize(
+    ("exponent", "status"), [(-65, Status.TENSOR), (-64, Status.OK), (63, Status.OK), (64, Status.TENSOR)]
+)
+def test_the_ends_of_exponents(exponent: int, status: Status) -> None:
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 4)
+    net.op("add", "x x", "y")
+    root = flatbuffer.unpack(to_bytes(nets.placed(net.graph("y")), {}))
+    for tensor in root["tensors"]:
+        tensor["exponents"] = [exponent]
+    assert verified(flatbuffer.pack(root))[0] == status
+
+
 def test_truncated_anywhere(good: bytes) -> None:
     for length in range(len(good)):
         status, _ = refusal(good[:length])
