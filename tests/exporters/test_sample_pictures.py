@@ -15,7 +15,7 @@ from onnx_text import build
 from PIL import Image
 
 import nmpconv
-from nmpconv.exporters.html import charts
+from nmpconv.exporters.html import charts, sample_pictures
 
 POINTS = 21  # of an input of 32x32: 4x4, 2x2 and 1 cells
 SVG = re.compile(r"<svg viewBox=\"0 0 32 32\" role=\"img\" aria-label=\"(.*?)\">(.*?)</svg>", re.DOTALL)
@@ -150,3 +150,11 @@ def test_a_curve_keeps_its_ends() -> None:
     assert path.count("L") == charts.COLUMNS - 1
     assert min(numbers) == pytest.approx(0, abs=0.1) and max(numbers) == pytest.approx(charts.HIGH, abs=0.1)
     assert charts.curve(np.zeros(3), 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("classes", "name"), [((), "1"), (("ant",), "1"), (("ant", "bee"), "bee")])
+def test_a_class_without_a_name_is_its_number(classes: tuple[str, ...], name: str) -> None:
+    row = np.zeros((1, POINTS, 7))
+    row[0, 1] = [0.5, 0.5, np.log(2), 0, 0.9, 0.1, 0.95]
+    (box,) = sample_pictures._boxes("yolox", [row], (32, 32), classes)
+    assert box.text.split()[0] == name

@@ -309,6 +309,14 @@ def test_forms_that_are_not_read(op, more, message, tmp_path: Path):
         load(tmp_path / "m.tflite")
 
 
+def test_blocks_have_a_size(tmp_path: Path) -> None:
+    more = {"n": constant(np.int32([0])), "p": constant(np.int32([[0, 0]]))}
+    data = tflite({"x": Tensor((1, 8)), "y": Tensor((1, 8)), **more}, [Op("SPACE_TO_BATCH_ND", "xnp", "y")], "x", "y")
+    (tmp_path / "m.tflite").write_bytes(data)
+    with pytest.raises(NmpError, match=r"blocks \[0\] of an input of 2 dimensions"):
+        load(tmp_path / "m.tflite")
+
+
 def damaged(**fields: Any) -> bytes:
     return tflite({"x": Tensor((1, 8)), "w": Tensor((8,), **fields), "y": Tensor((1, 8))},
                   [Op("MUL", "xw", "y")], ["x"], ["y"])  # fmt: skip

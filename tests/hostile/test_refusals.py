@@ -360,6 +360,18 @@ def test_the_ends_of_exponents(exponent: int, status: Status) -> None:
     assert verified(flatbuffer.pack(root))[0] == status
 
 
+@pytest.mark.parametrize(("vtable", "status"), [(b"\4\0\4\0", Status.OK), (b"\4\0", Status.STRUCTURE)])
+def test_a_vtable_at_the_end_of_the_file(good: bytes, vtable: bytes, status: Status) -> None:
+    """Of a table without fields, the parameters of a sum."""
+    walk = flatbuffer._Walk(memoryview(good))
+    slot = next(f.slot for f in flatbuffer.TABLES["Model"] if f.name == "ops")
+    op = walk.frame("Op", walk.follow(walk.follow(walk.frame("Model", walk.follow(0))[slot]) + 4 + 4 * ADD))
+    table = walk.follow(op[2])
+    distance = (table - len(good)) % 2**32
+    data = good[:table] + distance.to_bytes(4, "little") + good[table + 4 :] + vtable
+    assert verified(flatbuffer.seal(data))[0] == status
+
+
 def test_truncated_anywhere(good: bytes) -> None:
     for length in range(len(good)):
         status, _ = refusal(good[:length])
