@@ -42,6 +42,8 @@ def answers(wrong: int, lost: int, gained: int = 0, labels: bool = True) -> Qual
         (Quality(90, boxes=Boxes(agreement=98.0, margin=2.0)), "loses a little", "ap50"),
         (Quality(9, boxes=Boxes(agreement=math.nan), db=30.0), "keeps", "sqnr"),
         (Quality(9, db=29.9), "loses a little", "sqnr"),
+        (Quality(9, db=20.0), "loses a little", "sqnr"),
+        (Quality(9, db=19.9), "loses", "sqnr"),
         (Quality(9, db=math.inf), "keeps", "sqnr"),
         (Quality(9, db=-math.inf), "loses", "sqnr"),
         (Quality(), "not measured", ""),

@@ -270,26 +270,40 @@ class Stuck(Old):
         return hello(frame) if frame.type == Type.HELLO else Frame(frame.type | protocol.REPLY, frame.seq, bytes(4))
 
 
-class Forgetful(Old):
-    """Firmware that forgets an upload once, at its first piece, and then refuses pieces until the next one begins."""
+class Keeping(Old):
+    """Firmware that takes uploads, but not the first so many pieces. pieces: bytes of each that came."""
 
-    name = "forgetful"
+    name = "keeping"
 
-    def __init__(self) -> None:
+    def __init__(self, harmed: int = 0) -> None:
         super().__init__()
-        self.begun, self._received = 0, 0
+        self.begun, self.pieces, self._received, self._harmed = 0, list[int](), 0, harmed
 
     def answer(self, frame: Frame) -> Frame:
         if frame.type == Type.HELLO:
             return hello(frame)
         if frame.type == Type.BEGIN:
             self.begun, self._received = self.begun + 1, 0
-        elif self.begun == 1:
-            numbers = bytes((frame.type, protocol.AgentStatus.INCOMPLETE)) + bytes(24)
-            return Frame(protocol.REFUSED, frame.seq, numbers + b"no upload\0")
-        elif int.from_bytes(frame.payload[:4], "little") == self._received:
-            self._received += len(frame.payload) - 4
+        else:
+            self.take(int.from_bytes(frame.payload[:4], "little"), len(frame.payload) - 4)
         return Frame(frame.type | protocol.REPLY, frame.seq, protocol.numbers(self._received))
+
+    def take(self, at: int, size: int) -> None:
+        self.pieces.append(size)
+        if len(self.pieces) > self._harmed and at == self._received:
+            self._received += size
+
+
+class Forgetful(Keeping):
+    """Firmware that forgets its first upload, and then refuses pieces until the next one begins."""
+
+    name = "forgetful"
+
+    def answer(self, frame: Frame) -> Frame:
+        if frame.type != Type.DATA or self.begun > 1:
+            return super().answer(frame)
+        numbers = bytes((frame.type, protocol.AgentStatus.INCOMPLETE)) + bytes(24)
+        return Frame(protocol.REFUSED, frame.seq, numbers + b"no upload\0")
 
 
 def hello(frame: Frame) -> Frame:

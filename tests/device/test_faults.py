@@ -161,6 +161,16 @@ def test_an_upload_that_is_forgotten_begins_again(monkeypatch: pytest.MonkeyPatc
     assert line.begun == 2
 
 
+def test_pieces_are_smaller_after_a_loss() -> None:
+    fine, harmed = lines.Keeping(), lines.Keeping(1)
+    for line in (fine, harmed):
+        assert Device(line)._upload(bytes(3000), 0).size == 3000
+        assert line.begun == 1
+    first = harmed.pieces[0]
+    assert fine.pieces[0] == first and min(fine.pieces[:-1]) >= first
+    assert first // 2 in harmed.pieces
+
+
 def test_reset_before_a_run(line: Program, model: bytes, net: Net, inputs: Inputs) -> None:
     device = Device(line)
     on_device.load(device, net, model)
