@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from nmpconv.data import lists
 from nmpconv.data.samples import Feeds, Samples, graph_input, open_samples
 from nmpconv.data.sources import files_of
 from nmpconv.errors import InputError
@@ -310,3 +311,11 @@ def test_images_for_a_model_without_an_image_input(folder: Path) -> None:
 def test_arrays_for_a_model_with_an_image_input(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", ARRAYS)
     refused(tmp_path, "x.npy", r"the model's input is \[1, 3, 6, 5\]")
+
+
+def test_a_list_of_one_file_may_have_a_label(tmp_path: Path) -> None:
+    (tmp_path / "a.png").touch()
+    (tmp_path / "list.txt").write_text("# comment\na.png 3\n")
+    assert lists.of_text(tmp_path / "list.txt") == ([tmp_path / "a.png"], [3])
+    (tmp_path / "list.txt").write_text("a.png\n")
+    assert lists.of_text(tmp_path / "list.txt") == ([tmp_path / "a.png"], None)

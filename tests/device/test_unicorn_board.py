@@ -154,3 +154,9 @@ def test_firmware_for_another_memory(need_package) -> None:
 def test_instructions_are_told_by_their_first_halfword() -> None:
     assert unicorn_board.instructions(b"") == 0
     assert unicorn_board.instructions(bytes.fromhex("00bf 4ff0 0100 fee7".replace(" ", ""))) == 3  # nop, mov.w, b
+
+
+def test_instructions_of_one_and_two_halfwords() -> None:
+    narrow, wide = bytes.fromhex("00bf"), bytes.fromhex("00f00080")
+    for code, count in ((b"", 0), (narrow, 1), (wide, 1), (narrow + wide, 2), (wide + narrow + narrow + wide, 4)):
+        assert unicorn_board.instructions(code) == count
