@@ -272,6 +272,12 @@ def test_cycle(path):
     assert refusal(load, path) == (InputError, expected)
 
 
+def test_a_node_that_reads_its_own_result(path):
+    build("(float[1,4] x) => (y) { [own] a = Add(x, a) y = Relu(a) }", 13, path)
+    expected = f"{path}: node 'own' (Add) is on a cycle: it reads what depends on its own result"
+    assert refusal(load, path) == (InputError, expected)
+
+
 # -- external data ----------------------------------------------------------------------------------------------------
 
 
