@@ -42,6 +42,7 @@ EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 JUDGED = Path(__file__).with_name("judged.txt")
 LEAST = 0.97
 ALIVE = ("survived", "limit", "untouched")
+SETTLED = ("killed", "same", "invalid")
 
 
 def equivalent() -> dict[str, str]:
@@ -82,16 +83,18 @@ def judged() -> dict[str, str]:
 
 
 def record(results: dict[str, dict]) -> None:
-    """Adds them; those of mutants that are gone stay, for a line may come back."""
-    known_by_now = judged() | {digest(key): result["result"] for key, result in results.items()}
+    """Adds what is settled: who survives is tested again elsewhere. Those of mutants that are gone stay, for a line may
+    come back."""
+    settled = {digest(key): row["result"] for key, row in results.items() if row["result"] in SETTLED}
+    known_by_now = judged() | settled
     JUDGED.write_text("".join(f"{key} {result}\n" for key, result in sorted(known_by_now.items())), encoding="utf-8")
 
 
 def with_judged(chosen: list[Mutant], results: dict[str, dict]) -> dict[str, dict]:
-    """Results of this folder, and of others where it has none."""
+    """Results of this folder, and of others where it has none that is settled."""
     before, all_results = judged(), dict(results)
     for mutant in chosen:
-        if mutant.key not in results and digest(mutant.key) in before:
+        if results.get(mutant.key, {}).get("result") not in SETTLED and digest(mutant.key) in before:
             all_results[mutant.key] = {"key": mutant.key, "line": mutant.line, "result": before[digest(mutant.key)]}
     return all_results
 
@@ -116,7 +119,7 @@ def main() -> int:
     chosen = [mutant for row in zip_longest(*by_language) for mutant in row if mutant]
     if not asked.report:
         results = with_judged(chosen, known(path))
-        done = {key for key, result in results.items() if not asked.again or result["result"] in ("killed", "invalid")}
+        done = {key for key, result in results.items() if not asked.again or result["result"] in SETTLED}
         run([mutant for mutant in chosen if mutant.key not in done | set(equivalent())], path, asked)
     results = known(path)
     if asked.record:

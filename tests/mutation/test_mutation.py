@@ -319,13 +319,14 @@ def test_a_line_that_was_cut_off_is_tested_again(tmp_path: Path) -> None:
 
 
 def test_results_of_sessions_add_up(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last one counts; those of this folder come first."""
+    """What is settled counts: of this folder, then of others. A survivor is tested again."""
     monkeypatch.setattr(tool, "JUDGED", tree / "judged.txt")
     first, second, third, *_ = mutants = of_file(tree, "nmpconv/a/m.py")
     assert tool.with_judged(mutants, {}) == {}
     tool.record({first.key: {"result": "survived"}, second.key: {"result": "killed"}})
+    assert list(tool.with_judged(mutants, {})) == [second.key]
     tool.record({first.key: {"result": "killed"}})
-    own = {third.key: {"result": "limit"}, second.key: {"result": "same"}}
+    own = {third.key: {"result": "limit"}, second.key: {"result": "same"}, first.key: {"result": "limit"}}
     found = tool.with_judged(mutants, own)
     assert [found[mutant.key]["result"] for mutant in (first, second, third)] == ["killed", "same", "limit"]
     assert len(found) == 3 and found[first.key]["line"] == first.line
