@@ -12,6 +12,7 @@ import pytest
 from float_nets import RELU, feeds, in_bits, observed, on_grids, residual
 from nets import Net
 
+from nmpconv.conversion import mixed_precision
 from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, ValidationSet, widened, work
 from nmpconv.conversion.mixed_precision import CostLimit, Goal, Journal, Search
 from nmpconv.conversion.quantizer import Fitter, Recipe
@@ -106,6 +107,29 @@ def test_the_front_has_nothing_that_is_bettered(search: Callable[..., Search]) -
     _, front = search("sqnr=31").run()
     for one in front:
         assert not any(o.ram <= one.ram and o.instructions <= one.instructions and o.db > one.db for o in front)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_only_so_many_candidates_are_measured(
+    search: Callable[..., Search], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(mixed_precision, "CANDIDATES_MOST", most)
+    made = search("sqnr=60")
+    made.run()
+    assert len(made._measured) == most
+
+
+@pytest.mark.parametrize("goal", ["sqnr=60", None])
+def test_what_brings_nothing_is_given_up(
+    search: Callable[..., Search], monkeypatch: pytest.MonkeyPatch, goal: str | None
+) -> None:
+    made = search(goal)
+    monkeypatch.setattr(Search, "_measure", lambda self, wide, shares: measured(wide) | {"candidate": equal(wide)})
+
+    def equal(wide: tuple[str, ...]) -> dict:
+        return measured(wide)["candidate"] | {"db": measured(())["candidate"]["db"]}
+
+    assert made.run()[0].wide == ()
 
 
 def test_widths_that_were_given_stay(search: Callable[..., Search]) -> None:
