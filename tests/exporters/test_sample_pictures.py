@@ -7,6 +7,7 @@ import io
 import re
 import wave
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -158,3 +159,15 @@ def test_a_class_without_a_name_is_its_number(classes: tuple[str, ...], name: st
     row[0, 1] = [0.5, 0.5, np.log(2), 0, 0.9, 0.1, 0.95]
     (box,) = sample_pictures._boxes("yolox", [row], (32, 32), classes)
     assert box.text.split()[0] == name
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-90.0, -20.0), (3.0, 3.0)])
+def test_a_spectrum_goes_from_black_to_white(low: float, high: float) -> None:
+    """Whatever its numbers are; the last row stands at the top."""
+    values = np.linspace(low, high, 20 * 30).reshape(1, 20, 30)
+    feed = SimpleNamespace(rate=None, is_sound=True, file=lambda i: "x.npy", time_axis=lambda shape: None)
+    address = sample_pictures._array(feed, 0, values).picture  # type: ignore[arg-type]
+    picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(address.split(",")[1]))))
+    assert picture.shape[:2] == (20, 30)
+    ends = picture.reshape(20, 30, -1)[[-1, 0], [0, -1], 0].tolist()
+    assert ends == ([0, 255] if high > low else [0, 0])
