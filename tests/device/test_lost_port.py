@@ -122,9 +122,13 @@ def test_an_error_of_termios_is_a_lost_port(here: Path, monkeypatch: pytest.Monk
 
 def test_a_program_that_has_ended_is_a_lost_line() -> None:
     program = Program([sys.executable, "-c", ""])
-    with pytest.raises(LineGone, match="the program has ended"):
+
+    def listen() -> None:
         while True:
             program.read(1)
+
+    with pytest.raises(LineGone, match="the program has ended"):
+        listen()
     with pytest.raises(LineGone, match="Broken pipe"):
         program.write(b"x")
     program.close()

@@ -32,6 +32,7 @@ COMPILING = {
     "image": ("tests/runtime/test_camera_frames.py",),
     "sound": ("tests/runtime/test_sound_frames.py",),
 }
+EXACT, CLOSE = "tests/ops/test_ops.py::test_c_is_reference", 8  # of C: results of ops, and how many of these are early
 UNLINKED = ("image", "sound")  # folders of C that the interpreter of Python does without
 # Constants of modules, which no test calls.
 CONSTANTS = ("tests/documents/test_limits_page.py", "tests/api/test_keywords.py", "tests/cli/test_conventions.py")
@@ -192,6 +193,9 @@ class Copy:
         native = not mutant.file.endswith(".py") and mutant.file.split("/")[2] not in UNLINKED
         functions = Functions(self.folder).around(mutant.file, mutant.line, self.chosen.names)
         traced = self.chosen.tests(functions, near(mutant.file))
+        if native:
+            exact = [test for test in traced if test.startswith(EXACT)][:CLOSE]
+            traced = list(dict.fromkeys((*traced[:FEW], *exact, *traced[FEW:])))
         # What modules call as they are imported is seen of the first test alone.
         beside = untraced(self.folder, mutant.file, self.chosen.traced if len(traced) >= FEW else ())
         if mutant.file.endswith(".py") and len(functions) != 1:
