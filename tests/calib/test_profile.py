@@ -186,7 +186,7 @@ def test_a_line_without_peaks_is_read() -> None:
     np.testing.assert_array_equal(new.peak_mean, [8, 9, 10, 11])
 
 
-@pytest.mark.parametrize("runs", ["0:5*0", "0:5*-1", "4096:1", "0:1,2*0"])
+@pytest.mark.parametrize("runs", ["0:5*0", "0:5*-1", "4096:1", "0:1,2*0", "0:-1", f"0:{2**62}"])
 def test_runs_that_count_nothing(runs: str) -> None:
     with pytest.raises(ValueError, match="a run "):
         profiles._counts(runs)

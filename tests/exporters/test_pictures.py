@@ -127,4 +127,11 @@ def test_a_histogram_shows_four_times_what_was_seen_of_a_wide_grid() -> None:
     drawn = charts.histogram(bars, (-100.0, 100.0), 0.1)
     assert (drawn.low, drawn.high, drawn.marks) == (2.0, 20.0, ())
     narrow = charts.histogram(bars, (9.0, 14.0), 0.1)
-    assert (narrow.low, narrow.high, narrow.marks) == (9.0, 14.0, (0.0, charts.WIDE))
+    assert (narrow.low, narrow.high, narrow.marks, narrow.clipped) == (9.0, 14.0, (0.0, charts.WIDE), ())
+
+
+def test_a_part_of_the_first_bar_is_clipped() -> None:
+    bars = charts.Bars(np.array([10.0, 11.0, 12.0]), np.array([3.0, 5.0]))
+    drawn = charts.histogram(bars, (10.5, 12.0), 0.1)
+    assert drawn.clipped == ((0.0, charts.WIDE / 4),)
+    assert charts.histogram(bars, (10.0, 11.5), 0.1).clipped == ((charts.WIDE * 3 / 4, charts.WIDE),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -418,3 +419,18 @@ def test_as_many_steps_of_time_as_are_allowed(
         return
     with pytest.raises(UnsupportedModel, match=f"{5 * directions} steps of time"):
         load(path)
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_count_of_windows_that_is_rounded_up(tmp_path: Path, before: int, after: int) -> None:
+    """None begins in the padding behind, as in onnxruntime."""
+    for size, stride in product((4, 5, 6, 7), (2, 3, 4)):
+        pads = f"pads=[{before},0,{after},0]"
+        window = f"MaxPool<kernel_shape=[3,1],strides=[{stride},1],{pads},ceil_mode=1>(x)"
+        model = build(f"(float[1,1,{size},1] x) => (y) {{ y = {window} }}", 13, tmp_path / "m.onnx")
+        x = np.arange(size, dtype=np.float32).reshape(1, 1, size, 1)
+        (wanted,) = run(model, {"x": x})
+        graph = load(tmp_path / "m.onnx")
+        (y,) = run(to_onnx(graph, graph.outputs), {"x": x})
+        np.testing.assert_array_equal(y, wanted, err_msg=f"{size} {stride}")
