@@ -10,6 +10,7 @@ from PIL import Image
 
 from nmpconv.data import lists
 from nmpconv.data.samples import Feeds, Samples, graph_input, open_samples
+from nmpconv.data.sequences import open_frames
 from nmpconv.data.sources import files_of
 from nmpconv.errors import InputError
 from nmpconv.ir import Preprocess
@@ -326,3 +327,12 @@ def test_an_array_without_samples_is_refused(tmp_path: Path, array: np.ndarray) 
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(InputError, match=r"an array of shape \[.*\]; a stack of samples is \[n, \.\.\.\]"):
         open_samples(tmp_path / "x.npy", SHAPE, None)
+
+
+def test_an_array_is_a_sequence_or_a_stack_of_them() -> None:
+    """By its rank: a sequence of frames, or as many; of a step that takes several frames, one alone."""
+    frames = np.random.default_rng(1).normal(size=(3, 5, 4)).astype(np.float32)
+    for data, axis, starts in ((frames, None, (0, 5, 10)), (frames[0], None, (0,)), (frames[0], 0, (0,))):
+        calls, begun = open_frames(data, (1, 4) if axis is None else (5, 4), None, axis=axis)
+        assert begun == starts
+        np.testing.assert_array_equal(calls.model_input(0).ravel(), frames[0].ravel()[: calls.model_input(0).size])
