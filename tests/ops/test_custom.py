@@ -189,7 +189,7 @@ def test_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_python(data) == Status.CUSTOM
     with pytest.raises(ModelError, match=r"custom op.*samples\.gate::Gate, of op 'node'") as refused:
         nmpconv.load(data)
-    assert refused.value.status == "NMP_E_CUSTOM"
+    assert (refused.value.status, refused.value.node) == ("NMP_E_CUSTOM", "node")
     assert reader.read(data).ops[0].params["op"] == "samples.gate::Gate"
 
 
