@@ -330,9 +330,9 @@ def test_an_array_without_samples_is_refused(tmp_path: Path, array: np.ndarray) 
 
 
 def test_an_array_is_a_sequence_or_a_stack_of_them() -> None:
-    """By its rank: a sequence of frames, or as many; of a step that takes several frames, one alone."""
+    """By its rank: a sample without the batch, a sequence of frames, or as many."""
     frames = np.random.default_rng(1).normal(size=(3, 5, 4)).astype(np.float32)
-    for data, axis, starts in ((frames, None, (0, 5, 10)), (frames[0], None, (0,)), (frames[0], 0, (0,))):
-        calls, begun = open_frames(data, (1, 4) if axis is None else (5, 4), None, axis=axis)
+    for data, starts in ((frames, (0, 5, 10)), (frames[0], (0,)), (frames[0, 0], (0,))):
+        calls, begun = open_frames(data, (1, 4), None)
         assert begun == starts
         np.testing.assert_array_equal(calls.model_input(0).ravel(), frames[0].ravel()[: calls.model_input(0).size])
