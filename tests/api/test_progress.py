@@ -29,6 +29,7 @@ def test_lines_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr()
     assert told.out == ""
     assert "calibrate: 8/8\n" in told.err
+    assert "quantize: 1/1\n" in told.err
     nmpconv.evaluate(converted, ARRAYS, progress=True)
     assert capsys.readouterr().err == "evaluate: 8/8\n"
     nmpconv.bench(converted, runs=2, warmup=1, progress=True)

@@ -16,7 +16,7 @@ from nets import Net
 
 from nmpconv.calib import engine, fake_quantization
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.calib.noise_budget import budget
+from nmpconv.calib.noise_budget import _largest, budget
 from nmpconv.cli.report_tables import on_one_grid
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.graph.trace import Trace
@@ -197,3 +197,17 @@ def test_very_many_switches_are_one_input(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(budget(graph, grid_groups(graph), graph.outputs, feeds(graph, 1)).shares) == 3
     ends = [value.name for value in protos[0].graph.input]
     assert ends == ["x", fake_quantization.SWITCHES]
+
+
+@pytest.mark.parametrize("passes", [2, 4, 8, 20])
+def test_no_more_passes_than_are_allowed(passes: int) -> None:
+    """The largest share is found by halves: of 16 tensors after 8 passes."""
+    measured, shares = [], dict.fromkeys((f"t{i}" for i in range(15)), 0.01) | {"t15": 1.0}
+
+    def share(*names: str) -> float:
+        measured.append(names)
+        return sum(shares[name] for name in names)
+
+    largest = _largest(share, list(shares), passes)
+    assert len(measured) <= passes
+    assert ("t15" in largest) == (passes >= 8)
