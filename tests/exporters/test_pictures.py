@@ -135,3 +135,14 @@ def test_a_part_of_the_first_bar_is_clipped() -> None:
     drawn = charts.histogram(bars, (10.5, 12.0), 0.1)
     assert drawn.clipped == ((0.0, charts.WIDE / 4),)
     assert charts.histogram(bars, (10.0, 11.5), 0.1).clipped == ((charts.WIDE * 3 / 4, charts.WIDE),)
+
+
+def test_only_steep_steps_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some ops have no SQNR."""
+    layers = {name: SimpleNamespace(name=name, sqnr_cumulative=30.0, sqnr_isolated=40.0) for name in "ac"}
+    model = SimpleNamespace(ops=[SimpleNamespace(name=name) for name in "abc"])
+    monkeypatch.setattr(page, "_steepest", lambda subject: ["c"])
+    chart = page.sqnr_chart(SimpleNamespace(layers=layers, model=model))  # type: ignore[arg-type]
+    assert chart is not None
+    assert [mark[2:] for mark in chart["marks"]] == [("c", 2)]
+    assert [point["name"] for point in chart["points"]] == ["a", "b", "c"]
