@@ -15,7 +15,7 @@ import pytest
 import nmpconv
 from nmpconv.api.file_argument import sources
 from nmpconv.api.models import names_in
-from nmpconv.errors import UsageError
+from nmpconv.errors import InputError, UsageError
 
 RNG = np.random.default_rng(6)
 FLOATS = RNG.normal(size=(9, 3, 8, 8)).astype(np.float32)
@@ -222,3 +222,10 @@ def test_a_report_reads_a_file_once(converted) -> None:
     file = File()
     nmpconv.html_report(file)
     assert file.reads == 1
+
+
+def test_images_are_refused_where_the_file_knows_no_preprocessing(converted: nmpconv.Converted, tmp_path: Path) -> None:
+    data = cli_files.images(tmp_path / "images")
+    with pytest.raises(InputError, match="was converted from arrays: the file holds no preprocessing"):
+        nmpconv.evaluate(converted, data)
+    nmpconv.evaluate(nmpconv.convert(cli_files.onnx_model(), data), data)
