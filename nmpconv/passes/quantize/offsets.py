@@ -307,7 +307,7 @@ def _best_db(rounded: Rounded, origins: np.ndarray, functions: Sequence[Function
     exponents = [[top - down for down in range(STEPS_DOWN + 1)] for top in tops]
     if functions:
         pairs = zip(exponents, origins.tolist(), strict=True)
-        best = np.array([best_sqnr_db(rounded, some, 8, functions, origin) for some, origin in pairs])
+        best = np.array([best_sqnr_db(rounded, row, 8, functions, origin) for row, origin in pairs])
     else:
         steps = np.ldexp(1.0, exponents)
         each = grid_sqnrs_db(rounded, steps.reshape(-1), np.repeat(origins, steps.shape[1]), 8)
