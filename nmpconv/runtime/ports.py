@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from nmpconv.base.float_rounding import on_grid
 from nmpconv.base.near_names import suggestion
-from nmpconv.base.turns import turn_of
 from nmpconv.base.type_check import is_frame
 from nmpconv.errors import InputError, refusal
 from nmpconv.file import reader
@@ -168,6 +167,8 @@ class Port:
                 where=self.name,
                 hint="read a file into an array first; `nmpconv run` takes files",
             )
+        from nmpconv.base.turns import turn_of  # not loaded where nothing is refused
+
         turn = turn_of(array.shape, [shape for each in shapes for shape in (each, each[1:])])
         return InputError(
             f"the array has shape {list(array.shape)}, {' or '.join(str(list(shape)) for shape in shapes)} is needed",
