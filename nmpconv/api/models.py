@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from nmpconv.base.files import read_file
 from nmpconv.data import tables
+from nmpconv.data.columns import is_time
 from nmpconv.data.images import CHANNELS
 from nmpconv.data.in_memory import WHERE, items, pair
 from nmpconv.data.sources import stacked
@@ -201,7 +202,8 @@ def _example(data: Mapping[str, Any]) -> NDArray[Any] | None:
         return None
     [(name, source)] = data.items()
     if tables.is_numeric(source):
-        return tables.numbers(source, WHERE)[:1]
+        untimed = [i for i, column in enumerate(source.columns) if not is_time(str(column))]
+        return tables.numbers(source.iloc[:, untimed] if untimed else source, WHERE)[:1]
     source = items(source)
     if isinstance(source, str | Path):
         source = stacked(Path(source), name)

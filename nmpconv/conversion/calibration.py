@@ -146,14 +146,16 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     check = cache(partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(feeds)))
     bits = activation_bits(graph, str(options.bits), options.widths)
     states = recurrent_states.checked(graph, options.state or ())
-    if len(feeds) and options.equalize != "none" and not options.faithful:
+    if len(feeds) and not options.faithful:
         raw, shift = feeds, options.stream is None
-        by_channel = input_grids.run(graph, stats, raw, states, shift)
+        by_recipe = [line.name for line in context.recipe_file.tensors if "exponent" in line.said]
+        exempt = {*states, *by_recipe}
+        by_channel = input_grids.run(graph, stats, raw, exempt, shift)
         graph, stats, feeds = _stored(graph, stats, feeds, raw, *by_channel)
         trace(graph, "FLOAT", "input_grids")
         front = front_end(options)  # in integers it knows powers of two alone
-        taken = graph.inputs if options.bits != "8" or (front is not None and front.integers) else states
-        stepped, whole = input_steps.run(graph, raw, taken, shift)
+        taken = graph.inputs if options.bits != "8" or (front is not None and front.integers) else exempt
+        stepped, whole = input_steps.run(graph, stats, raw, taken, shift)
         graph, stats, feeds = _stored(graph, stats, feeds, raw, stepped, whole)
         if graph is stepped:
             bits = {**bits, **dict.fromkeys(whole, 8)}

@@ -260,10 +260,14 @@ def to_text(
     tensors = []
     for group in grid_groups(chosen):
         known = [name for name in group if name in named]
+        # Grids of inputs by channel, or in steps of their own, are those of the samples: what is stored has no meaning
+        # without them.
+        of_data = any(float_graph[name].shifts is not None for name in known if name in float_graph.inputs)
         for i, name in enumerate(known):
             quant = chosen[name].quant
             assert quant is not None
-            row: dict[str, Any] = {"bits": quant.bits, "exponent": quant.exponent} if i == 0 else {}
+            row: dict[str, Any] = {"bits": quant.bits} if i == 0 else {}
+            row |= {"exponent": quant.exponent} if i == 0 and not of_data else {}
             row |= {"origin": chosen[name].origin} if name in origins else {}
             for key in ("method", "percentile") if i == 0 else ():
                 row |= {key: choice.value} if (choice := choices.of(group, key)) else {}

@@ -139,8 +139,11 @@ def hopeless(recipes: Sequence[Recipe], scores: Mapping[Recipe, Score]) -> set[R
     Nearest rounding does not make up for that: decision 008 has figures. All of them, where the best one is exact.
     """
     by_moments = {recipe.equalize: score.db for recipe, score in scores.items() if recipe.gptq}
-    least = max(by_moments.values(), default=-math.inf) - HOPELESS_DB
-    return {recipe for recipe in recipes if not (recipe.gptq or by_moments.get(recipe.equalize, math.inf) > least)}
+    best = max(by_moments.values(), default=-math.inf)
+    nearest = [recipe for recipe in recipes if not recipe.gptq]
+    if best == math.inf:
+        return set(nearest)
+    return {recipe for recipe in nearest if by_moments.get(recipe.equalize, math.inf) < best - HOPELESS_DB}
 
 
 def _tried_apart(fitter: Fitter, recipes: Sequence[Recipe]) -> Tried:

@@ -130,26 +130,43 @@ def read(
     lines: Sequence[str], where: str, shape: tuple[int, ...], cut: Cut = WHOLE, classes: Sequence[str] = ()
 ) -> Windows:
     """Samples of a table. lines: of its text. shape: of the ONNX input. classes: see `class_number`. InputError."""
-    lines = [line for line in lines if line.strip() and not line.startswith("#")]
-    if not lines:
+    first = next((i for i, line in enumerate(lines) if _has_cells(line)), len(lines))
+    if first == len(lines):
         raise InputError("the table is empty", where=where)
-    delimiter = next((mark for mark in DELIMITERS if mark in lines[0]), ",")
-    header = next(csv.reader(lines[:1], delimiter=delimiter))
+    delimiter = next((mark for mark in DELIMITERS if mark in lines[first]), ",")
+    header = _cells(lines[first], delimiter)
     if all(_is_number(_points(cell, delimiter)) for cell in header):
-        header, first = [], 0
+        header = _header_above(lines[:first], delimiter, len(header))
     else:
-        first = 1
-    rows = lines[first:]
-    _check_cells(rows, where, delimiter, len(header), first)
+        first += 1
+    at = [i for i in range(first, len(lines)) if _has_cells(lines[i])]
+    rows, places = [lines[i] for i in at], [f"{where}:{i + 1}" for i in at]
+    _check_cells(rows, places, delimiter, header)
     label_at = place_of(header, OF_TABLES)
     columns = [i for i in range(len(header) or rows[0].count(delimiter) + 1) if i != label_at]
     columns = _fed(columns, header, shape)
-    values = _numbers(rows, where, delimiter, columns, first, header)
+    values = _numbers(rows, where, places, delimiter, columns, header)
     labels: list[int] = []
     if label_at is not None:
         cells = csv.reader(rows, delimiter=delimiter)
-        labels = [class_number(row[label_at], classes, f"{where}:{i + first + 1}") for i, row in enumerate(cells)]
+        labels = [class_number(row[label_at], classes, place) for row, place in zip(cells, places, strict=True)]
     return Windows(where, values, labels, shape, cut)
+
+
+def _has_cells(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith("#")
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], delimiter=delimiter))
+
+
+def _header_above(lines: Sequence[str], delimiter: str, count: int) -> list[str]:
+    """Names of ``count`` columns in the last comment above them, as numpy.savetxt writes them; none where these are
+    none."""
+    above = [line for line in lines if line.startswith("#")]
+    names = [cell.strip() for cell in _cells(above[-1].lstrip("# "), delimiter)] if above else []
+    return names if len(names) == count > 1 and not all(map(_is_number, names)) else []
 
 
 def of_frame(frame: Any, shape: tuple[int, ...], where: str, classes: Sequence[str] = ()) -> Windows:
@@ -164,7 +181,8 @@ def of_frame(frame: Any, shape: tuple[int, ...], where: str, classes: Sequence[s
 
 
 def numbers(frame: Any, where: str, shape: tuple[int, ...] = ()) -> np.ndarray:
-    """The numbers of a DataFrame but for its classes and times: float32 [rows, columns]. InputError."""
+    """The numbers of a DataFrame but for its classes, and where a shape tells that they are no input, its times:
+    float32 [rows, columns]. InputError."""
     header = _header(frame)
     label_at = place_of(header, OF_TABLES)
     columns = _fed([i for i in range(len(header)) if i != label_at], header, shape)
@@ -188,7 +206,8 @@ def _class_of(cell: Any, classes: Sequence[str], where: str) -> int:
 
 
 def is_numeric(value: Any) -> bool:
-    """Checks for a DataFrame of pandas that is a table of numbers: all columns are but for one of classes."""
+    """Checks for a DataFrame of pandas that is a table of numbers: all columns are but for one of classes and
+    times."""
     return is_frame(value) and all(
         kind.kind in "iufb" or str(name).strip().lower() in OF_TABLES or is_time(str(name))
         for name, kind in zip(value.columns, value.dtypes, strict=True)
@@ -203,17 +222,17 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _check_cells(rows: Sequence[str], where: str, delimiter: str, count: int, first: int) -> None:
+def _check_cells(rows: Sequence[str], places: Sequence[str], delimiter: str, header: Sequence[str]) -> None:
     """InputError names the first row that has not as many cells as the header or the first row; more may be empty."""
-    count = count or (rows[0].count(delimiter) + 1 if rows else 0)
+    count = len(header) or (rows[0].count(delimiter) + 1 if rows else 0)
     for i, row in enumerate(rows):
         if row.count(delimiter) + 1 != count:  # a quoted cell may hold delimiters
             cells = next(csv.reader([row], delimiter=delimiter))
             if len(cells) < count or any(cell.strip() for cell in cells[count:]):
-                reference = "the header" if first else "the first row"
+                reference = "the header" if header else "the first row"
                 raise InputError(
                     f"a row of {len(cells)} cells; {reference} has {count}",
-                    where=f"{where}:{i + first + 1}",
+                    where=places[i],
                     hint=ALLOWED,
                 )
 
@@ -224,9 +243,14 @@ def _points(text: str, delimiter: str) -> str:
 
 
 def _numbers(
-    rows: Sequence[str], where: str, delimiter: str, columns: Sequence[int], first: int, header: Sequence[str]
+    rows: Sequence[str],
+    where: str,
+    places: Sequence[str],
+    delimiter: str,
+    columns: Sequence[int],
+    header: Sequence[str],
 ) -> np.ndarray:
-    """float32 [rows, columns]."""
+    """float32 [rows, columns]. places: of each row, for messages; where: of the table."""
     if not rows or not columns:
         raise InputError("the table holds no numbers", where=where)
     try:
@@ -240,18 +264,18 @@ def _numbers(
             quotechar='"',
         )
     except ValueError as error:
-        raise _no_number(str(error).splitlines()[0], where, first, header) from None
-    return _finite(values, lambda row, column: (str(columns[column] + 1), f"{where}:{row + first + 1}"))
+        raise _no_number(str(error).splitlines()[0], where, places, header) from None
+    return _finite(values, lambda row, column: (str(columns[column] + 1), places[row]))
 
 
-def _no_number(reason: str, where: str, first: int, header: Sequence[str]) -> InputError:
+def _no_number(reason: str, where: str, places: Sequence[str], header: Sequence[str]) -> InputError:
     """The error for a cell that numpy's reason names."""
     match = re.match(r"could not convert string '(.*)' to float64 at row (\d+), column (\d+)", reason)
     if match is None:
         return InputError(f"not a table of numbers: {reason}", where=where, hint=ALLOWED)
     cell, row, column = match[1], int(match[2]), int(match[3])
     name = f"column {column}" + (f" ({header[column - 1].strip()!r})" if header else "")
-    where = f"{where}:{row + first + 1}"
+    where = places[row]
     if not cell.strip():
         return InputError(f"an empty cell in {name}", where=where, hint="fill it, or leave its row out")
     hint = f"{ALLOWED}; call a column of classes `label`, and leave out other text"

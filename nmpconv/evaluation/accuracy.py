@@ -161,7 +161,9 @@ def evaluate(
         if judge is not None and floats is not None:
             judge.add(floats, got, heads)
         float_outputs = None if floats is None else [floats[port.name] for port in net.outputs]
-        ranks.add(got[0], None if float_outputs is None else float_outputs[0], None if labels is None else labels[i])
+        if ranked:
+            theirs = None if float_outputs is None else float_outputs[0]
+            ranks.add(got[0], theirs, None if labels is None else labels[i])
         for measure in measures.values():
             shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.outputs, strict=True)]
             measure.add(shaped, (None if labels is None else labels[i]) if truth is None else truth[i], float_outputs)

@@ -20,7 +20,7 @@ FILLED, SAMPLES = 3.0, 16  # % of the range that the largest value reaches, belo
 class InputRange:
     """Count of a float input's values, which are rounded to multiples of ``step`` from ``low`` to ``high``.
 
-    by_channel: the values are less the offsets of their channels, in units of their grids (`Port.stored`). samples,
+    scaled: words for values that are less an offset and in units of a grid (`Port.stored`), or "". samples,
     values: number so far. beyond: values that saturate. min, max: of all.
     """
 
@@ -28,7 +28,7 @@ class InputRange:
     low: float
     high: float
     step: float
-    by_channel: bool = False
+    scaled: str = ""
     samples: int = 0
     values: int = 0
     beyond: int = 0
@@ -38,7 +38,11 @@ class InputRange:
     @staticmethod
     def of(port: Port) -> InputRange:
         step = math.ldexp(1.0, port.exponent)
-        return InputRange(port.name, port.lo * step, port.hi * step, step, port.shifts is not None)
+        scaled = ""
+        if port.shifts is not None:
+            whose = "" if port.shifts.axis is None else "each channel "
+            scaled = f", {whose}less its offset and in units of its grid"
+        return InputRange(port.name, port.lo * step, port.hi * step, step, scaled)
 
     def add(self, x: np.ndarray, count: int = 1) -> None:
         """Takes in so many samples."""
@@ -66,7 +70,7 @@ class InputRange:
     def words(self) -> str:
         """For people: how many values saturate."""
         there = f"from {self.min:.4g} to {self.max:.4g}, the file holds {self.low:.4g} to {self.high:.4g}"
-        return f"{self.saturated:.3g} % of the values of input {self.name!r}: {there}{self._scaled}"
+        return f"{self.saturated:.3g} % of the values of input {self.name!r}: {there}{self.scaled}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -76,12 +80,8 @@ class InputRange:
         filled = 100 * max(abs(self.min), abs(self.max)) / max(abs(self.low), abs(self.high), self.step)
         if self.samples < SAMPLES or filled >= FILLED:
             return ()
-        there = f"{self.min:.4g} to {self.max:.4g} of {self.low:.4g} to {self.high:.4g}{self._scaled}"
+        there = f"{self.min:.4g} to {self.max:.4g} of {self.low:.4g} to {self.high:.4g}{self.scaled}"
         return (f"input {self.name!r} fills {filled:.2g} % of its range, {there}; {ASKED}",)
-
-    @property
-    def _scaled(self) -> str:
-        return ", each channel less its offset and in units of its grid" if self.by_channel else ""
 
     def to_json(self) -> dict[str, Any]:
         ends = {"low": self.low, "high": self.high, "min": self.min, "max": self.max}

@@ -169,7 +169,8 @@ class Port:
             )
         from nmpconv.base.turns import turn_of  # not loaded where nothing is refused
 
-        turn = turn_of(array.shape, [shape for each in shapes for shape in (each, each[1:])])
+        wanted = [shape for each in shapes for shape in ((each, each[1:]) if each[:1] == (1,) else (each,))]
+        turn = turn_of(array.shape, wanted)
         return InputError(
             f"the array has shape {list(array.shape)}, {' or '.join(str(list(shape)) for shape in shapes)} is needed",
             where=self.name,

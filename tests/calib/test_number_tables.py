@@ -126,3 +126,16 @@ def test_wrong_windows(tmp_path: Path, asked: str) -> None:
     table(tmp_path / "walk.csv", VALUES)
     with pytest.raises(InputError, match=r"not allowed|the model takes 8 rows"):
         open_samples(tmp_path / f"walk.csv@{asked}", (1, 8, 3), None)
+
+
+def test_a_header_in_a_comment_names_classes_and_times(tmp_path: Path) -> None:
+    """As numpy.savetxt writes it; a comment of other words is none."""
+    (tmp_path / "a.csv").write_text("# by a logger\n# a, b, label\n1,2,0\n\n3,4,1\n", encoding="utf-8")
+    samples = open_samples(tmp_path / "a.csv", (1, 2), None)
+    assert len(samples) == 2 and list(samples.labels or ()) == [0, 1]
+
+
+def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("# by a logger\n\na,b\n1,2\n# a pause\n3,x\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"a\.csv:6"):
+        open_samples(tmp_path / "a.csv", (1, 2), None)

@@ -15,6 +15,7 @@ from onnx import ModelProto
 from onnx_text import build
 
 from nmpconv.base.sqnr import sqnr_db
+from nmpconv.calib.observers import TensorStats
 from nmpconv.cli import main
 from nmpconv.conversion.pipeline import Options, convert
 from nmpconv.exporters.c_sources import bundle
@@ -169,7 +170,8 @@ output y
     rng, steps = np.random.default_rng(1), np.array([0.31, 2.3])
     far = rng.integers(-100, 100, (1, 1, 40, 2))
     feeds = [{"x": ((far + rng.integers(-2, 3, far.shape)) * steps).astype(np.float32)} for _ in range(20)]
-    graph, changed = input_steps.run(parse(text), feeds)
+    rows = parse(text)["x"].stored(np.concatenate([feed["x"] for feed in feeds])).astype(np.float32)
+    graph, changed = input_steps.run(parse(text), {"x": TensorStats.of(rows)}, feeds)
     stored = graph["x"].stored(feeds[0]["x"])
     assert changed == ["x"]
     np.testing.assert_allclose(stored, np.round(stored), atol=0.001)
@@ -208,3 +210,40 @@ def test_powers_of_two_and_whole_numbers_stay(step: float) -> None:
 def test_numbers_that_hardly_repeat_show_no_lattice() -> None:
     """Any few numbers of float32 have a common divisor."""
     assert input_steps.lattice_of(np.arange(60) * 0.3, np.zeros(0), True) is None
+
+
+@pytest.mark.parametrize("widths", ["strict", "default"])
+def test_a_saved_recipe_repeats_the_conversion(tmp_path: Path, widths: str) -> None:
+    """Its exponent of the input is in steps of the lattice, and its equalization often none: 18 dB instead of 42."""
+    x = (np.random.default_rng(4).integers(0, 41, (FIT, 1, 1, 24, 10)) * 0.037).astype(np.float32)
+    model, recipe = build(FEATURES, 17), tmp_path / "recipe.toml"
+    first = converted(model, {"": x}, widths=widths, save_recipe=recipe)
+    again = converted(model, {"": x}, recipe=recipe, widths=widths)
+    assert mantissas(first) == mantissas(again) != ()
+    assert np.array_equal(*(load(data).run_float(x[0])[0] for data in (first, again)))
+
+
+def test_an_exponent_that_a_recipe_gives_is_one_of_the_models_numbers(tmp_path: Path) -> None:
+    x = (np.random.default_rng(4).integers(0, 41, (FIT, 1, 1, 24, 10)) * 0.037).astype(np.float32)
+    (tmp_path / "r.toml").write_text('[tensors]\n"x" = { bits = 8, exponent = -6 }\n', encoding="utf-8")
+    data = converted(build(FEATURES, 17), {"": x}, recipe=tmp_path / "r.toml")
+    assert (load(data).inputs[0].exponent, mantissas(data)) == (-6, ())
+
+
+def test_all_samples_have_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are looked at are some of them, of large inputs."""
+    monkeypatch.setattr(input_steps, "SEEN", 1)
+    x = (np.random.default_rng(4).integers(0, 41, (SAMPLES, 1, 24, 10)) * 0.037).astype(np.float32)
+    far = x.copy()
+    far[1] *= 9
+    assert [bool(mantissas(Case(some).data)) for some in (x, far)] == [True, False]
+
+
+def test_steps_that_files_cannot_hold_are_left_alone() -> None:
+    x = (np.random.default_rng(4).integers(0, 41, (SAMPLES, 1, 24, 10)) * 0.037e-20).astype(np.float32)
+    assert not mantissas(Case(x).data)
+
+
+def mantissas(data: bytes) -> tuple[float, ...]:
+    model = read(data)
+    return model.tensors[model.inputs[0].tensor].float_mantissas

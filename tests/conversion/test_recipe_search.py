@@ -52,3 +52,10 @@ def test_nearest_rounding_is_left_out_where_second_moments_trail(behind: float, 
     found = hopeless(RECIPES, {Recipe(mode, True): Score(db, None, 2) for mode, db in reached.items()})
     assert found == ({Recipe("none", False)} if count else set())
     assert not hopeless(RECIPES[::2], {})
+
+
+def test_nearest_rounding_is_tried_where_nothing_is_left_and_not_where_all_is_exact() -> None:
+    scores = [
+        {Recipe(mode, True): Score(db, None, 2) for mode in ("none", "scalar", "vector")} for db in (-np.inf, np.inf)
+    ]
+    assert [len(hopeless(RECIPES, some)) for some in scores] == [0, 3]

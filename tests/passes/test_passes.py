@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -73,6 +73,12 @@ def statistics(graph: Graph, a: Arguments) -> tuple[dict[str, TensorStats], dict
 def fed(a: Arguments) -> list[dict[str, np.ndarray]]:
     """A sample, or none."""
     return [{name: np.array(x, np.float32) for name, x in a["sample"].items()}] if "sample" in a else []
+
+
+def seen_of(graph: Graph, feeds: Sequence[Mapping[str, np.ndarray]]) -> dict[str, TensorStats]:
+    """Statistics of the inputs, as they are stored."""
+    rows = {name: np.concatenate([feed[name].reshape(graph[name].shape) for feed in feeds]) for name in graph.inputs}
+    return {name: TensorStats.of(graph[name].stored(x).astype(np.float32)) for name, x in rows.items()}
 
 
 def varied(a: Arguments) -> list[dict[str, np.ndarray]]:
@@ -138,7 +144,7 @@ WAYS = {
     "equalize": Way(call=equalized),
     "offsets": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "ranges": Way(call=ranges),
-    "input_steps": Way(call=lambda module, graph, a: module.run(graph, varied(a))[0]),
+    "input_steps": Way(call=lambda module, graph, a: module.run(graph, seen_of(graph, varied(a)), varied(a))[0]),
     "input_grids": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0], fed(a))[0]),
     "given_grids": Way(after="RANGED", call=kept),
     "slice_scales": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),

@@ -39,7 +39,10 @@ def compress(node: OnnxNode, body: Body) -> None:
         raise Unsupported("the shape of its result depends on data", hint="a constant condition")
     if "axis" not in node.attributes:
         x = body("Reshape", x, np.array([-1]))
-    body("Gather", x, np.flatnonzero(body.to.constants[node.input(1)]), axis=axis, output=node.outputs[0])
+    places = np.flatnonzero(body.to.constants[node.input(1)])
+    if not places.size:
+        raise Unsupported("its result has no elements", hint="a condition that is true somewhere")
+    body("Gather", x, places, axis=axis, output=node.outputs[0])
 
 
 def gather_elements(node: OnnxNode, body: Body) -> None:

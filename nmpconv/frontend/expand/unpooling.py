@@ -29,7 +29,9 @@ def _is_for_unpooling(node: OnnxNode, to: Importer) -> bool:
     padded = any(node.integers("pads") or ()) or node.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
     left = (n % k for n, k in zip(to[node.input(0)].shape[2:], kernel, strict=True))
     whole = not padded and not (node.integer("ceil_mode", 0) and any(left))
-    return strides == tuple(kernel) and set(dilations) == {1} and whole and prod(kernel) <= PLACES_MAX
+    ordered = not node.integer("storage_order", 0)
+    small = 1 < prod(kernel) <= PLACES_MAX
+    return strides == tuple(kernel) and set(dilations) == {1} and whole and small and ordered
 
 
 def max_pool(node: OnnxNode, body: Body) -> None:
@@ -43,8 +45,6 @@ def max_pool(node: OnnxNode, body: Body) -> None:
         axes = np.arange(2, 2 + len(kernel))
         part = body("Slice", x, np.array(start), np.array(ends), axes, np.array(kernel))
         place = body("Where", body("Equal", part, largest), float(i), place)
-    if isinstance(place, float):
-        place = body("Mul", largest, 0.0)
     body("Cast", place, to=TensorProto.INT64, output=node.outputs[1])
     body.to.windows[node.outputs[1]] = tuple(kernel), size
 

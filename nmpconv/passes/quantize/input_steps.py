@@ -15,14 +15,14 @@ at most 256 points, whose step is no power of two. Rounded to one they lose much
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import reduce
 
 import numpy as np
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
-from nmpconv.calib.observers import TINY
-from nmpconv.ir import Graph, Node, Shifts
+from nmpconv.calib.observers import TINY, TensorStats
+from nmpconv.ir import Graph, Node, Shifts, Value
 from nmpconv.ops import WEIGHTED
 from nmpconv.passes.quantize import input_grids
 from nmpconv.passes.quantize.input_grids import Feeds, Grids, Trail
@@ -35,13 +35,21 @@ SAMPLES_MIN = 8
 SEEN, VALUES = 1 << 22, 1 << 18  # values that are looked at, and that noise is measured on
 UPPER = 0.25  # of a step, by which a middle between two points becomes the upper one
 FINER = 4  # exponents that are looked at, from the one on that saturates nothing
+EXPONENT_END = 62  # of the float model's steps, within what files hold
 OF_WEIGHTS = 2.16 / 12 / 128**2  # mean square of an error of rounding to powers of two, in parts of the largest square
 
 
-def run(graph: Graph, feeds: Feeds, taken: Collection[str] = (), offsets: bool = True) -> tuple[Graph, list[str]]:
+def run(
+    graph: Graph,
+    stats: Mapping[str, TensorStats],
+    feeds: Feeds,
+    taken: Collection[str] = (),
+    offsets: bool = True,
+) -> tuple[Graph, list[str]]:
     """The graph with such steps, and the activations whose numbers are others then, which need no more than 8 bits.
 
-    feeds: samples as they were given. taken: inputs that stay as they are. offsets: whether inputs may have them.
+    stats: by activation, of all samples. feeds: samples as they were given. taken: inputs that stay as they are.
+    offsets: whether inputs may have them.
     """
     changed = list[str]()
     for source in input_grids.free_inputs(graph, taken):
@@ -49,10 +57,23 @@ def run(graph: Graph, feeds: Feeds, taken: Collection[str] = (), offsets: bool =
         trail = input_grids.trail_of(graph, source, None if shifts is None else shifts.axis)
         if len(feeds) >= SAMPLES_MIN and trail is not None and not _is_joined(trail):
             grids = _grids(graph, trail, feeds, offsets)
-            if grids is not None and grids.gain_db >= WORTH_DB:
+            if grids is not None and grids.gain_db >= WORTH_DB and _holds(graph[source], stats[source], grids):
                 graph = input_grids.stored_on(graph, grids)
                 changed += trail.places
     return graph, changed
+
+
+def _holds(value: Value, stats: TensorStats, grids: Grids) -> bool:
+    """Checks whether 8 bits hold all that was seen, not the looked at samples alone, and files the exponents."""
+    exponents = np.log2(grids.factor) + (0 if value.shifts is None else np.array(value.shifts.bits))
+    if np.abs(exponents).max() > EXPONENT_END:
+        return False
+    axis = grids.trail.axis
+    if axis is not None and axis != len(value.shape) - 1:
+        return True  # what is known of channels is of the last axis
+    low, high = stats.ends(np.ones(grids.trail.count))
+    ends = [(end - grids.offset) * grids.factor for end in (low, high)]
+    return bool(np.rint(ends[0]).min() >= INT_MIN[8] and np.rint(ends[1]).max() <= INT_MAX[8])
 
 
 def _is_joined(trail: Trail) -> bool:

@@ -1,10 +1,12 @@
-/* The integers of an input are (number - offset) / scale, rounded. */
+/* The integers of an input are (number - offset) / scale, rounded half up. */
 static inline void fill_from_numbers(const nmp_view *to, const float *numbers, float scale, float offset) {
   for (size_t i = 0; i < to->bytes * 8 / to->bits; i++) {
     const float q = (numbers[i] - offset) / scale;
     int32_t rounded = to->clip_max;
     if (q < (float)to->clip_max) {
-      rounded = q > (float)to->clip_min ? (int32_t)(q < 0 ? q - 0.5f : q + 0.5f) : to->clip_min;
+      const int32_t whole = q > (float)to->clip_min ? (int32_t)q : to->clip_min; /* towards 0 */
+      const float rest = q > (float)to->clip_min ? q - (float)whole : 0;
+      rounded = whole + (rest >= 0.5f) - (rest < -0.5f);
     }
     if (to->bits == 8) {
       ((int8_t *)to->data)[i] = (int8_t)rounded;
