@@ -103,7 +103,8 @@ def test_recordings_of_a_net_with_states(frame: Any) -> None:
 def test_a_module_sees_a_row(frame: Any) -> None:
     torch = pytest.importorskip("torch", reason="the extra torch has it")
     counts = (frame * 10).astype(int).assign(label=0)
-    assert nmpconv.convert(torch.nn.Linear(3, 2), counts, fast=True).load().inputs[0].source_shape == (1, 3)
+    for data in (counts, counts.assign(timestamp=range(len(counts)))):
+        assert nmpconv.convert(torch.nn.Linear(3, 2), data, fast=True).load().inputs[0].source_shape == (1, 3)
 
 
 @pytest.mark.parametrize(

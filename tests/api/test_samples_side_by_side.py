@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from onnx_text import build
 
 import nmpconv
 from nmpconv.api.file_argument import sources
@@ -211,3 +212,12 @@ def test_the_first_sample_that_cannot_be_read(model: tuple[Path, bytes, Path], t
         (images / f"{i:02}.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match=r"07\.png"):
         nmpconv.evaluate(file, images)
+
+
+def test_outputs_that_are_no_scores_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """64 of them waited to be ranked: gigabytes of masks."""
+    monkeypatch.setattr(accuracy, "top_k_rows", lambda *_: pytest.fail("ranked"))
+    build("(float[1,3,8,8] x) => (float[1,4,8,8] y) <float[4,3,1,1] w> { y = Conv(x, w) }", 17, tmp_path / "m.onnx")
+    x = np.random.default_rng(0).normal(size=(12, 3, 8, 8)).astype(np.float32)
+    result = nmpconv.evaluate(nmpconv.convert(tmp_path / "m.onnx", x, fast=True), x, reference=tmp_path / "m.onnx")
+    assert result.agreement is None and result.mean_sqnr_db > 20

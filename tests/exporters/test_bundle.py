@@ -290,3 +290,35 @@ def test_the_licence_goes_with_the_sources(root: Path, model: Path) -> None:
         ours = [path for path in files if path.endswith((".c", ".h", ".inc")) and "model_data" not in path]
         assert len(ours) > 20
         assert all(files[path].startswith(b"/* SPDX-License-Identifier: Apache-2.0 */\n") for path in ours)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+NUMBER_FUNCTIONS = "nmpconv/exporters/c_sources/templates/number_functions.c"
+ROUNDING = """#include "nmp.h"
+#include <stdio.h>
+{functions}
+int main(void) {{
+  static const float numbers[] = {{{numbers}}};
+  int8_t data[{count}];
+  const nmp_view to = {{.data = data, .bytes = {count}, .bits = 8, .clip_min = -100, .clip_max = 127}};
+  fill_from_numbers(&to, numbers, 0.5f, 1.0f);
+  for (size_t i = 0; i < {count}; i++) {{
+    printf("%d ", data[i]);
+  }}
+  return 0;
+}}
+"""
+
+
+def test_numbers_are_rounded_half_up(tmp_path: Path, gcc: str) -> None:
+    """As Python and JavaScript do it: -1.5 becomes -1."""
+    halves = np.array([*np.arange(-230, 270) / 2, -0.499999, 0.499999, -1e9, 1e9], np.float32)
+    text = "\n".join(("#include <stdint.h>", (ROOT / NUMBER_FUNCTIONS).read_text(encoding="utf-8")))
+    program = ROUNDING.format(
+        functions=text, numbers=", ".join(f"{x / 2 + 1!r}f" for x in halves.tolist()), count=len(halves)
+    )
+    (tmp_path / "a.c").write_text(program, encoding="utf-8")
+    built([gcc, "-std=c99", *STRICT, f"-I{ROOT / 'interpreter' / 'include'}", str(tmp_path / "a.c")], tmp_path / "a")
+    got = subprocess.run([tmp_path / "a"], capture_output=True, text=True, check=True).stdout.split()
+    stored = ((halves / 2 + 1).astype(np.float32) - np.float32(1)) / np.float32(0.5)
+    assert [int(x) for x in got] == np.clip(np.floor(stored + 0.5), -100, 127).astype(int).tolist()

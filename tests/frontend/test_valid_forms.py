@@ -148,6 +148,16 @@ REFUSED = [
         "y = MaxUnpool<kernel_shape=[2,2],strides=[2,2]>(p, i) }",
         r"an output of \[8, 8\], where the MaxPool saw \[9, 8\]",
     ),
+    (
+        f"{IMAGE} {{ p, i = MaxPool<kernel_shape=[2,2],strides=[2,2],storage_order=1>(x) "
+        "y = MaxUnpool<kernel_shape=[2,2],strides=[2,2]>(p, i) }",
+        "not those of a MaxPool",
+    ),
+    (
+        f"{IMAGE} {{ p, i = MaxPool<kernel_shape=[1,1]>(x) y = MaxUnpool<kernel_shape=[1,1]>(p, i) }}",
+        "not those of a MaxPool",
+    ),
+    ("(float[1,6] x) => (y) <bool[6] c = {0,0,0,0,0,0}> { y = Compress(x, c) }", "its result has no elements"),
 ]
 
 
