@@ -146,7 +146,9 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     check = cache(partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(feeds)))
     bits = activation_bits(graph, str(options.bits), options.widths)
     states = recurrent_states.checked(graph, options.state or ())
-    if len(feeds) and not options.faithful:
+    # Recipes hold the equalization that was best, and exponents of inputs that are to stay as they are.
+    is_plain = options.equalize == "none" and "equalize" not in context.recipe_file.convert
+    if len(feeds) and not is_plain and not options.faithful:
         raw, shift = feeds, options.stream is None
         by_recipe = [line.name for line in context.recipe_file.tensors if "exponent" in line.said]
         exempt = {*states, *by_recipe}
