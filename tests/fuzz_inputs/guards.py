@@ -208,6 +208,8 @@ def _float_grids() -> Iterator[Guard]:
     for mantissa in (0.75, 2.0):
         odd = changed(X, float_exponents=[0], float_mantissas=[mantissa])
         yield f"a float mantissa of {mantissa}", odd, Status.TENSOR, "bits of a float mantissa"
+    last = {"float_axis": 3, "float_exponents": [0, 0], "float_mantissas": [1.5, 2.0]}
+    yield "a float mantissa of 2 behind one of 1.5", changed(X, **last), Status.TENSOR, "bits of a float mantissa"
     yield "exponents along an axis beyond the last", changed(W, axis=4), Status.TENSOR, "axis"
     yield "an exponent twice", changed(X, exponents=[0, 0]), Status.TENSOR, "number of exponents"
 

@@ -16,6 +16,8 @@ BRANCHES: dict[str, dict[str, str]] = {
         'never false: fault->what ? fault->what : "");': ALL,
     },
     "base/fb.c": {
+        "never true: offset ? table + offset : NULL;": "builds for size alone call it",
+        "never false: offset ? table + offset : NULL;": "builds for size alone call it",
         "never false: (at + 4) % width == 0 && *count <= (w->bytes - at - 4) / width;": (
             "vectors of 8 bytes an element would have to lie at a multiple of 8; the schema has none"
         ),
