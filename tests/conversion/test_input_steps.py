@@ -149,7 +149,7 @@ STREAMED = """(float[1,1,24,10] x) => (float[1,4,20,1] y) <float[8,1,3,10] w, fl
 
 @pytest.mark.parametrize(("zero_point", "is_exact"), [(70, True), (0, False)])
 def test_a_stream_has_steps_and_no_offsets(zero_point: int, is_exact: bool) -> None:
-    """What was before the first frame is 0."""
+    """Keeps the 0 that stands before the first frame."""
     x = features(np.random.default_rng(2)) + np.float32(zero_point * STEP)
     shifts = load(converted(build(STREAMED, 17), {"": x[:FIT]}, stream="axis=2,hop=2")).inputs[0].shifts
     assert (shifts is not None) == is_exact

@@ -362,7 +362,7 @@ def test_the_ends_of_exponents(exponent: int, status: Status) -> None:
 
 @pytest.mark.parametrize(("vtable", "status"), [(b"\4\0\4\0", Status.OK), (b"\4\0", Status.STRUCTURE)])
 def test_a_vtable_at_the_end_of_the_file(good: bytes, vtable: bytes, status: Status) -> None:
-    """Of a table without fields, the parameters of a sum."""
+    """Covers a table without fields, the parameters of a sum."""
     walk = flatbuffer._Walk(memoryview(good))
     slot = next(f.slot for f in flatbuffer.TABLES["Model"] if f.name == "ops")
     op = walk.frame("Op", walk.follow(walk.follow(walk.frame("Model", walk.follow(0))[slot]) + 4 + 4 * ADD))

@@ -319,7 +319,7 @@ def test_a_line_that_was_cut_off_is_tested_again(tmp_path: Path) -> None:
 
 
 def test_results_of_sessions_add_up(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is settled counts: of this folder, then of others. A survivor is tested again."""
+    """Counts what is settled: of this folder, then of others. A survivor is tested again."""
     monkeypatch.setattr(tool, "JUDGED", tree / "judged.txt")
     first, second, third, *_ = mutants = of_file(tree, "nmpconv/a/m.py")
     assert tool.with_judged(mutants, {}) == {}
