@@ -12,7 +12,8 @@ sides. Kernels know nothing of it, and the float function stays the same.
    stream: the last layer of a long stream pays for that, not the whole stream.
 3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
    tensors it moves, measured after the tables where only tables follow. It stays 0 unless they gain LEAST_DB each. Of a
-   long chain of residual sums, TELLING tensors at equal distances stand for all.
+   long chain of residual sums, TELLING tensors at equal distances stand for all; the layer that pays for the chain is
+   measured besides, and may have the largest number that costs it no further bit.
 
 Origins that were chosen by name are more such equations, with a constant.
 
@@ -26,6 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,11 +44,13 @@ from nmpconv.passes.quantize.exponents import padding
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said, contradiction
 
 LEAST_DB = 0.5
+ALIKE_DB = 0.1  # of a tensor: what its samples leave open
 ONE_SIDED = 0.1  # how far, of its range on one side, a tensor may reach to the other
 STEPS_DOWN = 3  # exponents below the one that clips nothing
-PLACES = 9  # of the range that a clipping grid covers, from the least to the largest values
-CANDIDATES = 48  # of a free number
+PLACES = 9  # of the range that a clipping grid covers, from the least to the largest values: at most so many
+CANDIDATES = 48  # of a free number, as long as each tensor has both ends of that range
 TELLING = 8
+STEPS_UP = 4  # exponents above the one that clips nothing, which a layer that pays may come to
 NARROW = 2.0**-16  # of the largest magnitude: a narrower range counts as this wide
 EXACT_DB = 200.0  # stands for a tensor without error
 NUMBERS_KEPT = 4096  # free numbers: recipes and widths have many in common
@@ -227,13 +231,13 @@ def _chosen(
         if bits[name] == 8 and stats[name].peak > 0:
             for number in (free for free in row if free != ONE and free not in wide):
                 tied.setdefault(number, []).append(name)
-    tied = {number: names[:: math.ceil(len(names) / TELLING)] for number, names in tied.items()}
-    measured = dict.fromkeys(name for names in tied.values() for name in names)
+    telling = {number: _telling(names, rows, number) for number, names in tied.items()}
+    measured = dict.fromkeys(name for weights in telling.values() for name in weights)
     expected = headroom.expected(graph, stats, bits, measured, functions)
     seen = {name: Rounded(_with_padding(graph, expected[name], users[name]), saturated) for name in measured}
     origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
-    for number, names in tied.items():
-        tensors = [(seen[n], origins[n], rows[n][number], functions.get(n, ())) for n in names]
+    for number, weights in telling.items():
+        tensors = [_Moved(seen[n], origins[n], rows[n][number], functions.get(n, ()), w) for n, w in weights.items()]
         key = tuple((rounded.key, *rest) for rounded, *rest in tensors)
         if more := _free_numbers(key, partial(_best, tensors)):
             for name, row in rows.items():
@@ -241,18 +245,39 @@ def _chosen(
     return {name: origin for name, origin in origins.items() if origin}
 
 
-def _best(tensors: Sequence[tuple[Rounded, float, float, Sequence[Function]]]) -> float:
-    """The best addition to a free number; 0 where none gains enough. tensors: their origins without it, their shares of
-    it, and the functions of the tables that read them."""
+class _Moved(NamedTuple):
+    """A tensor that a free number moves. origin: without it. share: of the number. functions: of the tables that read
+    the tensor. weight: tensors that it stands for."""
 
-    # The first of equally good ones is taken: of each tensor, the first grid that clips nothing.
-    tried = list(dict.fromkeys((c - origin) / share for x, origin, share, _ in tensors for c in _candidates(x.stats)))
-    tried = tried[:: math.ceil(len(tried) / CANDIDATES)]
+    rounded: Rounded
+    origin: float
+    share: float
+    functions: Sequence[Function]
+    weight: float
+
+
+def _telling(names: Sequence[str], rows: Mapping[str, Row], number: str) -> dict[str, float]:
+    """A few of the tensors, TELLING of each share of the number, and how many each of them stands for."""
+    alike: dict[float, list[str]] = {}
+    for name in names:
+        alike.setdefault(rows[name][number], []).append(name)
+    few = [(group, group[:: math.ceil(len(group) / TELLING)]) for group in alike.values()]
+    return {name: len(group) / len(chosen) for group, chosen in few for name in chosen}
+
+
+def _best(tensors: Sequence[_Moved]) -> float:
+    """The best addition to a free number; 0 where none gains enough."""
+    # The first of those that are about as good is taken: of each tensor, the first grid that clips nothing.
+    places = max(2, min(PLACES, CANDIDATES // (len(tensors) * (STEPS_DOWN + 1))))
+    candidates = ((c - x.origin) / x.share for x in tensors for c in _candidates(x.rounded.stats, places))
+    fitting = ((c - x.origin) / x.share for x in tensors if x.share < 0.0 for c in _fitting(x.rounded.stats))
+    tried = list(dict.fromkeys((*candidates, *fitting)))
     numbers = np.array([0.0, *tried])
-    totals = sum(_best_db(x, origin + numbers * share, functions) for x, origin, share, functions in tensors)
-    without, *gains = (round(float(total), 3) for total in np.asarray(totals))  # noise of floats is not to choose
-    best = max(range(len(tried)), key=gains.__getitem__)
-    return tried[best] if gains[best] >= without + LEAST_DB * len(tensors) else 0.0
+    totals = sum(x.weight * _best_db(x.rounded, x.origin + numbers * x.share, x.functions) for x in tensors)
+    without, *gains = np.asarray(totals).tolist()
+    alike = ALIKE_DB * math.hypot(*(x.weight for x in tensors))
+    best = next(i for i, gain in enumerate(gains) if gain >= max(gains) - alike)
+    return tried[best] if gains[best] >= without + LEAST_DB * sum(x.weight for x in tensors) else 0.0
 
 
 def _products(graph: Graph, bits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -274,11 +299,20 @@ def _with_padding(graph: Graph, stats: TensorStats, users: Sequence[Node]) -> Te
     return result
 
 
-def _candidates(stats: TensorStats) -> Iterator[float]:
+def _candidates(stats: TensorStats, places: int) -> Iterator[float]:
     for down in range(STEPS_DOWN + 1):
         step, first, last = _ends(stats, 1.0, down)
-        for z in np.linspace(first, last, PLACES if last > first else 1).round():
+        for z in np.linspace(first, last, places if last > first else 1).round():
             yield float(z) * step
+
+
+def _fitting(stats: TensorStats) -> Iterator[float]:
+    """Origins that steps of more than the tensor needs leave room for."""
+    width = max(stats.max - stats.min, NARROW * stats.peak, 1e-30)
+    least = math.ceil(math.log2(width / 256))
+    for step in (2.0 ** (least + up) for up in range(1, STEPS_UP + 1)):
+        yield (math.floor(stats.min / step + 0.5) - INT_MIN[8]) * step
+        yield (math.ceil(stats.max / step - 0.5) - INT_MAX[8]) * step
 
 
 def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int]:
