@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.base.memo import Once
-from nmpconv.calib.engine import Engine, serialized
+from nmpconv.calib.engine import Engine, is_small, serialized
 
 # Operands of these are rounded once more. The exponent of a power has to stay whole.
 ROUNDED = {
@@ -39,7 +39,11 @@ class Known:
         self, model: Callable[[], onnx.ModelProto], names: Sequence[str], feeds: Sequence[Mapping[str, np.ndarray]]
     ) -> None:
         def run(*, rounded: bool) -> list[dict[str, np.ndarray]]:
-            engine = Engine(serialized(rounded_more(model()) if rounded else model()), names, optimize=rounded)
+            proto = model()
+            small = is_small(proto)
+            data = serialized(rounded_more(proto) if rounded else proto)
+            del proto
+            engine = Engine(data, names, optimize=rounded and small)
             return [engine.run(feed) for feed in feeds]
 
         self.plain, self.moved = Once(partial(run, rounded=False)), Once(partial(run, rounded=True))

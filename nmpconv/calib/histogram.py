@@ -16,8 +16,8 @@ PER_STEP = 8  # points that stand for the values within one quantization step
 TINY = 2.0**-100  # what no legal exponent can tell from zero counts as zero
 
 
-def _no_counts() -> np.ndarray:
-    return np.zeros(BINS, np.int64)
+NO_COUNTS = np.zeros(BINS, np.int64)
+NO_COUNTS.setflags(write=False)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Histogram:
 
     exponent: int | None = None
     zeros: int = 0
-    counts: np.ndarray = field(default_factory=_no_counts)
+    counts: np.ndarray = field(default_factory=lambda: NO_COUNTS)
 
     @classmethod
     def of(cls, x: np.ndarray, peak: float) -> Histogram:
@@ -62,17 +62,17 @@ class Histogram:
         have = exponent if self.exponent is None else self.exponent
         for _ in range(exponent - have):
             merged = counts.reshape(-1, 2).sum(1)
-            counts = _no_counts()
+            counts = np.zeros(BINS, np.int64)
             counts[HALF // 2 : HALF // 2 * 3] = merged
         return Histogram(max(have, exponent), self.zeros, counts)
 
     def merge(self, other: Histogram) -> Histogram:
         """Adds the counts of both."""
         zeros = self.zeros + other.zeros
-        exponents = [h.exponent for h in (self, other) if h.exponent is not None]
-        if not exponents:
-            return Histogram(None, zeros)
-        top = max(exponents)
+        if self.exponent is None or other.exponent is None:
+            counted = other if self.exponent is None else self
+            return Histogram(counted.exponent, zeros, counted.counts)
+        top = max(self.exponent, other.exponent)
         return Histogram(top, zeros, self.grown(top).counts + other.grown(top).counts)
 
     def edges(self, bins: np.ndarray) -> np.ndarray:

@@ -74,8 +74,10 @@ def budget(
     noisy = [i for i, power in enumerate(total) if power > 0]
 
     def share(*names: str) -> float:
+        if not noisy:
+            return 0.0
         outputs = passes.run(names)
-        return float(np.mean([_power(outputs[i] - plain[i]) / total[i] for i in noisy])) if noisy else 0.0
+        return float(np.mean([_power(outputs[i] - plain[i]) / total[i] for i in noisy]))
 
     wanted = [name for name in passes.switches if asked is None or name in asked]
     most = max(PASSES_LEAST, OPS_MOST // ((len(ranged.nodes) + len(heads)) * passes.runs))

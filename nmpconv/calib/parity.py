@@ -27,7 +27,7 @@ import onnx
 
 from nmpconv.base.sqnr import SAME_DB
 from nmpconv.calib import original_model
-from nmpconv.calib.engine import Engine, FloatEngine
+from nmpconv.calib.engine import Engine, FloatEngine, is_small
 from nmpconv.calib.float_noise import Known, rounded_more
 from nmpconv.ir import Graph
 from nmpconv.ops.lookup import LookupParams
@@ -321,7 +321,7 @@ class _Both:
         model = self._rounded if rounded and self._rounded is not None else self._model
         del model.graph.output[:]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-        return Engine(model, names, optimize=rounded)
+        return Engine(model, names, optimize=rounded and is_small(self._model))
 
 
 def _twins(graph: Graph, moving: Collection[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, Validat
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.diagnostics import FEW_IMAGES
 from nmpconv.conversion.options import Options
-from nmpconv.conversion.quantizer import HELD_OUT, Fitter, Prepared, Recipe
+from nmpconv.conversion.quantizer import HELD_OUT, UNCHECKED, Fitter, Prepared, Recipe
 from nmpconv.conversion.recipe_search import choose
 from nmpconv.conversion.validation import Score
 from nmpconv.data.samples import spread
@@ -175,8 +175,8 @@ def finisher(options: Options) -> Callable[[Graph], Graph]:
 
 def _finish(options: Options, graph: Graph) -> Graph:
     slim = drop_channels.run(graph) if options.drop_channels else graph
-    step = one_step(slim, options, Trace())
-    return ram_plan.planned(step, options.max_ram, options.target, Trace(), options.memories)
+    step = one_step(slim, options, UNCHECKED)
+    return ram_plan.planned(step, options.max_ram, options.target, UNCHECKED, options.memories)
 
 
 def one_step(graph: Graph, options: Options, trace: Trace) -> Graph:

@@ -53,6 +53,7 @@ BY_CHANNEL = EQUALIZATIONS[2:]  # streams: as vector, with long residual streams
 
 
 ONE = np.ones(1)
+UNCHECKED = Trace(checks=False)  # of graphs that compete: the one that is taken is made or checked again
 
 Equalized = tuple[Graph, Mapping[str, TensorStats], Mapping[str, int], Mapping[str, np.ndarray]]
 """A float graph, statistics and widths of its activations, and their factors [C] or [1]."""
@@ -232,8 +233,8 @@ class Fitter:
     def fitted(self, recipe: Recipe, images: Feeds) -> tuple[Prepared, Graph]:
         """The graph prepared and quantized. Raises Unequal."""
         mode = recipe.equalize
-        prepared = self._memo.find("prepared", self._key(mode, images)) or self.prepare(mode, images, Trace())
-        return prepared, self.quantize(prepared, recipe.gptq, Trace())
+        prepared = self._memo.find("prepared", self._key(mode, images)) or self.prepare(mode, images, UNCHECKED)
+        return prepared, self.quantize(prepared, recipe.gptq, UNCHECKED)
 
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""

@@ -19,14 +19,12 @@ from nmpconv.base.verdict import Quality, quality
 from nmpconv.base.workers import Here, Workers
 from nmpconv.calib.activation_cache import Feeds, integers
 from nmpconv.conversion import node_runner
-from nmpconv.conversion.quantizer import EQUALIZATIONS, Fitter, Prepared, Recipe, Unequal, heads, parted
-from nmpconv.graph.trace import Trace
+from nmpconv.conversion.quantizer import EQUALIZATIONS, UNCHECKED, Fitter, Prepared, Recipe, Unequal, heads, parted
 from nmpconv.ir import Graph
 
 TOGETHER = 2  # recipes tried at a time; each holds the activations of its images
 LARGE = 8 * 10**6  # weights of a net, from which on float graphs are equalized and run one by one
 HOPELESS_DB = 0.5  # by which an equalization may trail with second moments, for nearest rounding to be worth a fit
-UNCHECKED = Trace(checks=False)
 
 
 class Considered(str):

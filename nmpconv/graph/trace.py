@@ -16,6 +16,7 @@ class Trace:
 
     def __init__(self, folder: Path | None = None, *, checks: bool = True) -> None:
         self._folder, self._checks, self._count = folder, checks, 0
+        self._checked: tuple[Graph | None, str] = None, ""
 
     @property
     def writes(self) -> bool:
@@ -32,6 +33,8 @@ class Trace:
                     f"cannot write the graph's text: {error.strerror}", where=str(self._folder)
                 ) from error
             self._count += 1
-        if self._checks:
+        before, at = self._checked
+        if self._checks and not (graph is before and stage == at):  # many passes find nothing to do
             verify(graph, stage, name)
+            self._checked = graph, stage
         return graph

@@ -197,7 +197,8 @@ class Editor:
         return result
 
     def finish(self) -> Graph:
-        """The new graph, without the nodes and values that no output needs. Inputs of the graph stay."""
+        """The new graph, without the nodes and values that no output needs; the graph itself where all are as they were.
+        Inputs of the graph stay."""
         needed = set(self.outputs)
         nodes: list[Node] = []
         for node in reversed(self.order()):
@@ -206,7 +207,8 @@ class Editor:
                 nodes.append(node)
         keep = needed.union(self.inputs)
         values = {name: value for name, value in self.values.items() if name in keep}
-        return replace(self._graph, inputs=self.inputs, nodes=tuple(reversed(nodes)), values=values)
+        graph = replace(self._graph, inputs=self.inputs, nodes=tuple(reversed(nodes)), values=values)
+        return self._graph if _is_same(graph, self._graph) else graph
 
     def _link(self, node: Node, place: int) -> None:
         self._nodes[node.name] = node
@@ -215,6 +217,12 @@ class Editor:
             self._producer[name] = node.name
         for name in node.inputs:
             self._users.setdefault(name, {})[node.name] = None
+
+
+def _is_same(graph: Graph, other: Graph) -> bool:
+    """Checks that two graphs have the same inputs, and the very same nodes and values."""
+    lists = [(one.inputs, *map(id, one.nodes), *one.values, *map(id, one.values.values())) for one in (graph, other)]
+    return lists[0] == lists[1]
 
 
 Case = Callable[[Editor, Node], bool]

@@ -211,3 +211,14 @@ def test_no_more_passes_than_are_allowed(passes: int) -> None:
     largest = _largest(share, list(shares), passes)
     assert len(measured) <= passes
     assert ("t15" in largest) == (passes >= 8)
+
+
+def test_where_nothing_is_rounded_no_share_is_run_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = coarse(linear(4))
+    runs = []
+    real = fake_quantization.Switched.run
+    monkeypatch.setattr(fake_quantization.Switched, "run", lambda self, on: runs.append(on) or real(self, on))
+    images = [{"x": np.zeros_like(image["x"])} for image in feeds(graph, 2)]
+    graph = graph.with_values(*(replace(v, data=np.zeros_like(v.data)) for v in graph.values.values() if v.is_const))
+    assert set(budget(graph, grid_groups(graph), ["y"], images).shares.values()) == {0.0}
+    assert len(runs) == 2

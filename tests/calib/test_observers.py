@@ -190,3 +190,12 @@ def test_reach_goes_beyond_what_varies_and_less_with_more_samples() -> None:
     assert few[0] == many[0] == 1
     assert few[1] > 1.2
     assert 1 <= many[1] < few[1]
+
+
+def test_histograms_without_counts_share_their_zeros() -> None:
+    empty, counted = Histogram(None, 3), Histogram.of(np.array([0.5, 0.0], np.float32), 0.5)
+    assert empty.counts is Histogram().counts
+    assert not empty.counts.flags.writeable
+    for joined in (empty.merge(counted), counted.merge(empty)):
+        assert (joined.exponent, joined.zeros, joined.total) == (counted.exponent, 4, 5)
+    assert empty.merge(empty).total == 6

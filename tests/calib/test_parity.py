@@ -20,7 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "frontend"))
 from onnx_text import build, feeds
 
 from nmpconv.base.sqnr import SAME_DB
-from nmpconv.calib import parity
+from nmpconv.calib import engine, parity
+from nmpconv.calib.engine import Engine
+from nmpconv.calib.float_noise import Known
 from nmpconv.calib.original_model import behind_jumps, original
 from nmpconv.calib.parity import Parity
 from nmpconv.frontend.onnx import load
@@ -112,6 +114,35 @@ def test_a_net_that_amplifies_rounding_has_a_bound_of_its_own(tmp_path: Path) ->
     assert 20 < found.required < found.db < 65
     wrong = first_layer(graph, lambda weights: weights * 1.1, 1)
     assert not against_its_file(tmp_path / "m.onnx", wrong).holds
+
+
+def test_the_rounding_of_very_many_nodes_is_measured_without_optimizations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take onnxruntime longer than a conversion; the bound is about the same."""
+    text = f"{IMAGE} <float c = {{100000.0}}, float[4,4,1,1] w> {{ a = Add(x, c) s = Sub(a, c) y = Conv(s, w) }}"
+    build(text, 13, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx")
+    exported = partial(to_onnx, graph, graph.outputs)
+    pairs = [(feed, feed) for feed in (feeds(graph, 0), feeds(graph, 1))]
+    asked: list[bool] = []
+    real = Engine.__init__
+
+    def counted(self: Engine, *args: object, optimize: bool = True, **named: object) -> None:
+        asked.append(optimize)
+        real(self, *args, optimize=optimize, **named)
+
+    monkeypatch.setattr(Engine, "__init__", counted)
+    wrong = first_layer(graph, lambda weights: weights * 1.001, 1)
+    bounds = []
+    for most, known in ((3000, False), (1, False), (3000, True), (1, True)):
+        monkeypatch.setattr(engine, "NODES_MANY", most)
+        outputs = list(graph.outputs)
+        first = Known(exported, outputs, [feed for feed, _ in pairs]) if known else None
+        asked.clear()
+        bounds.append(parity.compare(exported, wrong, pairs, outputs, first).required)
+        assert any(asked) == (most > 1)
+    assert bounds == pytest.approx([bounds[0]] * 4, abs=3)
 
 
 def test_a_signal_that_is_zero(tmp_path: Path) -> None:

@@ -195,6 +195,7 @@ def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.
     assert counts["placement.py:_meets"] <= 4  # two of them for what widths cost on boards
     assert counts["parity.py:_model"] == 1  # the user's model
     assert counts["exponents.py:provisional"] <= 4  # not for each grid that could be wide
+    assert counts["verify.py:verify"] <= 25  # what only competes is not verified
 
 
 def test_offsets_are_searched_once_for_the_same_statistics(monkeypatch: pytest.MonkeyPatch) -> None:

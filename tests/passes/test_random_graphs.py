@@ -11,6 +11,7 @@ from random_graphs import Maker
 from test_passes import assert_same_function
 
 from nmpconv.calib.observers import TensorStats
+from nmpconv.graph import trace
 from nmpconv.graph.text import parse, to_text
 from nmpconv.graph.verify import _intact, _places, verify
 from nmpconv.ir import Graph, Node
@@ -111,3 +112,20 @@ def test_an_order_is_that_of_places_where_producers_come_first(seed: int) -> Non
     for node in found:
         assert known.issuperset(node.inputs)
         known.update(node.outputs)
+
+
+def test_what_nothing_was_to_be_done_on_is_the_same_graph_and_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = next(made for made in (Maker(seed).whole() for seed in range(20)) if made.outputs)
+    graph = Editor(graph).finish()
+    assert Editor(graph).finish() is graph
+    editor = Editor(graph)
+    node = graph.nodes[-1]
+    editor.put(replace(graph[node.outputs[0]], clamp=(-3.0, 3.0)))
+    changed = editor.finish()
+    assert changed is not graph
+    checked: list[tuple[Graph, str]] = []
+    monkeypatch.setattr(trace, "verify", lambda g, stage, name: checked.append((g, stage)))
+    check_pass = trace.Trace()
+    for g, stage in ((graph, "FLOAT"), (graph, "FLOAT"), (graph, "RANGED"), (changed, "RANGED"), (changed, "RANGED")):
+        check_pass(g, stage, "pass")
+    assert checked == [(graph, "FLOAT"), (graph, "RANGED"), (changed, "RANGED")]
