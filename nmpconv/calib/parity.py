@@ -6,7 +6,7 @@ The noise is the difference between the results of the two models. These bounds 
    leave 100 dB and more.
 2. A net that amplifies the rounding of float32 may have the noise of that rounding in the first model, plus 20 dB.
    That noise is measured: every float operand of an arithmetic op is moved by up to one unit, results of functions
-   that saturate by a unit of 1, and onnxruntime's optimizations change the order of sums.
+   that saturate by a unit of 1, and onnxruntime's optimizations change the order of sums, but in very large models.
 3. An output behind an op with jumps (a comparison, ArgMax) may also differ in one of a hundred elements, if the inputs
    of the jumps agree: one rounding there changes an element by any amount.
 

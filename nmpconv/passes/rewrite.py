@@ -197,7 +197,8 @@ class Editor:
         return result
 
     def finish(self) -> Graph:
-        """The new graph, without the nodes and values that no output needs; the graph itself where all are as they were.
+        """The new graph, without the nodes and values that no output needs; or the graph itself, unchanged.
+
         Inputs of the graph stay."""
         needed = set(self.outputs)
         nodes: list[Node] = []
@@ -221,8 +222,8 @@ class Editor:
 
 def _is_same(graph: Graph, other: Graph) -> bool:
     """Checks that two graphs have the same inputs, and the very same nodes and values."""
-    lists = [(one.inputs, *map(id, one.nodes), *one.values, *map(id, one.values.values())) for one in (graph, other)]
-    return lists[0] == lists[1]
+    first, second = ((g.inputs, *map(id, g.nodes), *g.values, *map(id, g.values.values())) for g in (graph, other))
+    return first == second
 
 
 Case = Callable[[Editor, Node], bool]
