@@ -9,6 +9,8 @@ from fuzz_models.arrange import some_axes
 from fuzz_models.images import act, batch_norm, conv, conv_block, pool
 from fuzz_models.net import Net, Reject
 
+SCAN_STEPS = 12
+
 
 def _times(net: Net, a: str, b: str) -> str:
     return net.add("Mul", *((a, b) if net.chance(0.5) else (b, a)))
@@ -274,6 +276,30 @@ def loop(net: Net, x: str) -> str:
     return net.among(*net.outputs_of(last))
 
 
+def scan(net: Net, x: str) -> str:
+    """A state that takes a slice of x each step, from either end; the last state, or all of them along any axis."""
+    net.since(9)
+    axes = [axis for axis, size in enumerate(net.shape(x)) if 1 < size <= SCAN_STEPS]
+    if net.half or len(net.shape(x)) < 2 or not axes:
+        raise Reject("float32 only, of some steps")
+    axis = net.dice.choice(axes)
+    shape = tuple(size for i, size in enumerate(net.shape(x)) if i != axis)
+    ends = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("s", "x", "so", "y")}
+    factor = numpy_helper.from_array(np.float32(net.among(0.5, -0.9)), "factor")
+    nodes = [
+        helper.make_node("Mul", ["s", "factor"], ["a"]),
+        helper.make_node("Add", ["a", "x"], ["b"]),
+        helper.make_node(net.among("Tanh", "Sigmoid"), ["b"], ["so"]),
+        helper.make_node("Sub", ["so", "x"] if net.chance(0.5) else ["x", "s"], ["y"]),
+    ]
+    body = helper.make_graph(nodes, "body", [ends["s"], ends["x"]], [ends["so"], ends["y"]], initializer=[factor])
+    first = net.weights(*shape, like=x) if net.chance(0.7) else net.with_axes("ReduceMax", x, [axis], 18, keepdims=0)
+    places = {"scan_input_axes": [axis], "scan_output_axes": [net.dice.randint(0, len(shape))]}
+    places |= {"scan_input_directions": [net.among(0, 1)], "scan_output_directions": [net.among(0, 1)]}
+    last = net.add("Scan", first, x, outputs=2, body=body, num_scan_inputs=1, **places)
+    return net.among(*net.outputs_of(last))
+
+
 def _positive_part() -> list[NodeProto]:
     """b is s times its largest element if that is positive, else 0; continuous, so noise moves it little."""
 
@@ -301,6 +327,7 @@ ANY = (
     wake_word,
     steady,
     loop,
+    scan,
     silu,
     silu,
     clipped_silu,

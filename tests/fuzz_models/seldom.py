@@ -58,6 +58,18 @@ def boxes(net: Net, x: str) -> str:
     return net.add("RoiAlign", x, corners, net.const([0] * count), **size, **modes)
 
 
+def compressed(net: Net, x: str) -> str:
+    """Compress by a constant condition, which may be shorter than the axis; of all numbers in a row without one."""
+    net.since(9)
+    axes = [axis for axis, size in enumerate(net.shape(x)) if size > 1]
+    whole = not axes or net.chance(0.2)
+    axis = 0 if whole else net.dice.choice(axes)
+    count = net.dice.randint(1, int(np.prod(net.shape(x))) if whole else net.shape(x)[axis])
+    chosen = net.noise.uniform(size=count) < net.among(0.3, 0.8)
+    chosen[net.dice.randrange(count)] = True
+    return net.add("Compress", x, net.const(chosen), **({} if whole else {"axis": axis}))
+
+
 def spectrum(net: Net, x: str) -> str:
     """DFT along a constant axis. onnxruntime's own is off by more than rounding where that is long."""
     net.since(17)
@@ -145,5 +157,5 @@ def normalized(net: Net, x: str) -> str:
     return net.add(f"{ML}.Normalizer", row, norm=norm)
 
 
-STEPS = (unit_length, turned, spectrum, frames, pieces, standardized, normalized)
+STEPS = (unit_length, turned, compressed, spectrum, frames, pieces, standardized, normalized)
 IMAGES = (unpooled, boxes)

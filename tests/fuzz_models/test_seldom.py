@@ -7,13 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from fuzz_models import seldom
+from fuzz_models import patterns, seldom
 from fuzz_models.case import load, save
 from fuzz_models.checks import check
 from fuzz_models.net import Net
 
 
-@pytest.mark.parametrize("step", [seldom.frames, seldom.pieces, seldom.standardized, seldom.normalized])
+@pytest.mark.parametrize(
+    "step",
+    [
+        seldom.frames,
+        seldom.pieces,
+        seldom.standardized,
+        seldom.normalized,
+        seldom.compressed,
+        patterns.scan,
+        patterns.loop,
+    ],
+)
 def test_sequences_and_other_domains(step: Callable[[Net, str], str], tmp_path: Path) -> None:
     """They are drawn, written, read again and checked; nobody asks for the value of a sequence."""
     kinds = set()
