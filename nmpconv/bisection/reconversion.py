@@ -85,7 +85,7 @@ def rebuild(
             hint="give the data of the conversion",
         )
     fitter = known.fitter.with_choices(_widths(known.fitter, file))
-    fitter = fitter if how.zero_points else fitter.without_zero_points()
+    fitter = fitter.of(how)
     progress("rebuild", 0, 2)
     prepared = fitter.prepare(how.equalize, fitter.images, Trace())
     if origins := _origins(prepared, file):

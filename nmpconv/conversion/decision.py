@@ -69,7 +69,7 @@ def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
         fitter, recipes, context.progress, context.trace, context.workers, measured=not fast
     )
     recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
-    fitter = fitter if recipe.zero_points else fitter.without_zero_points()
+    fitter = fitter.of(recipe)
     notes = (calibrated.narrowed, *notes) if calibrated.narrowed else notes
     return Decision(fitter, recipe, prepared, score, notes, _third(calibrated))
 

@@ -209,6 +209,7 @@ def _recipe_text(context: Context, calibrated: Calibrated, decision: Decision) -
     fitter, prepared, recipe, options = decision.fitter, decision.prepared, decision.recipe, context.options
     rounding = "gptq" if recipe.gptq else "nearest"
     whole = options.in_recipe() | {"equalize": recipe.equalize, "rounding": rounding, "zero_points": recipe.zero_points}
+    whole |= {"bias_correction": fitter.corrects}
     ops = {"rounding": rounding, "weight_bits": fitter.weight_bits}
     return recipes.to_text(whole, calibrated.fitter.graph, prepared.chosen, prepared.free, ops, fitter.choices)
 

@@ -67,23 +67,25 @@ class Unequal(VerifyError):
 class Recipe:
     """One way to quantize.
 
-    equalize: one of EQUALIZATIONS. gptq: round weights with second moments. zero_points: False where they were left
-    out.
+    equalize: one of EQUALIZATIONS. gptq: round weights with second moments. zero_points, corrected: False where zero
+    points, or corrections of biases, were left out.
     """
 
     equalize: str
     gptq: bool
     zero_points: bool = True
+    corrected: bool = True
 
     @staticmethod
     def of(text: str) -> Recipe | None:
         """Parses the text of `str`; None of any other text."""
-        every = (Recipe(*row) for row in product(EQUALIZATIONS, (False, True), (False, True)))
+        every = (Recipe(mode, *row) for mode in EQUALIZATIONS for row in product((False, True), repeat=3))
         return next((recipe for recipe in every if str(recipe) == text), None)
 
     def __str__(self) -> str:
         rounding = "gptq" if self.gptq else "nearest"
-        return f"equalize {self.equalize}, {rounding} rounding{'' if self.zero_points else ', no zero points'}"
+        left_out = ("" if self.zero_points else ", no zero points") + ("" if self.corrected else ", plain biases")
+        return f"equalize {self.equalize}, {rounding} rounding{left_out}"
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,15 @@ class Fitter:
         """The same where no tensor has an origin."""
         return self._but(zero_points=False)
 
+    def without_correction(self) -> Fitter:
+        """The same where biases are not corrected."""
+        return self._but(_rounding=replace(self._rounding, bias_correction=False))
+
+    def of(self, recipe: Recipe) -> Fitter:
+        """The same without what the recipe leaves out."""
+        fitter = self if recipe.zero_points else self.without_zero_points()
+        return fitter if recipe.corrected else fitter.without_correction()
+
     def with_choices(self, choices: Choices) -> Fitter:
         """The same where these are not to be decided."""
         return self._but(choices=choices)
@@ -162,6 +173,11 @@ class Fitter:
         left = {Is(prepared) for _, prepared in memo.of("prepared")}
         memo.keep("integer", lambda key: key[0] in left and key[1] == recipe.gptq)
         memo.keep("rows", lambda key: key in asked)
+
+    @property
+    def corrects(self) -> bool:
+        """Checks whether biases are corrected."""
+        return self._rounding.bias_correction
 
     @property
     def weight_bits(self) -> int:
@@ -244,7 +260,9 @@ class Fitter:
             return quantize.run(prepared.ranged, how, prepared.evidence, self.choices, node_runner.step)
 
         memoized = any(earlier is prepared for _, earlier in self._memo.of("prepared"))
-        integer = self._memo("integer", (Is(prepared), gptq, Is(self.choices)), make) if memoized else make()
+        integer = (
+            self._memo("integer", (Is(prepared), gptq, Is(self.choices), self.corrects), make) if memoized else make()
+        )
         return trace(integer, "INT", "quantize")
 
     def regridded(self, prepared: Prepared, exponents: Mapping[str, int]) -> tuple[Prepared, Graph]:

@@ -16,17 +16,23 @@ from nmpconv.passes.quantize.equalize import fewest_bits
 
 # Of two that do about as well, the one with second moments gains more by the third of the images that was held out.
 NEAREST_DB = 0.1
+# Plain biases are for nets that a correction harms; others may do as well with them on a few images.
+PLAIN_BIASES_DB = 1.0
 # Recipes this near the best one are as good in the mean; of them, one whose worst image is better by STEADIER_DB wins.
 ALIKE_DB = 0.2
 STEADIER_DB = 1.0
 
 
+def handicap(recipe: Recipe) -> float:
+    """By how many dB a recipe must be better."""
+    return (0.0 if recipe.gptq else NEAREST_DB) + (0.0 if recipe.corrected else PLAIN_BIASES_DB)
+
+
 def ranked(scores: Mapping[Recipe, Score]) -> list[Recipe]:
-    """The best recipe first: by the mean SQNR, less NEAREST_DB for nearest rounding, and among those alike by the worst
-    image."""
+    """The best recipe first: by the mean SQNR less `handicap`, and among those alike by the worst image."""
 
     def merit(recipe: Recipe) -> float:
-        return scores[recipe].db - (0.0 if recipe.gptq else NEAREST_DB)
+        return scores[recipe].db - handicap(recipe)
 
     order = sorted(scores, key=merit, reverse=True)
     alike = [recipe for recipe in order if merit(recipe) >= merit(order[0]) - ALIKE_DB]
@@ -48,8 +54,9 @@ def choose(
     """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
 
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
-    where none of the recipes keeps it, the plainer ones follow. The best one is tried without zero points, too.
-    workers: what recipes are fitted by. measured: False for the first, and None, at once.
+    where none of the recipes keeps it, the plainer ones follow. The best one is tried without zero points, too; with 16
+    bits throughout without corrections of biases, which errors that are few and large make useless. workers: what
+    recipes are fitted by. measured: False for the first, and None, at once.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     trials = _RecipeSearch(fitter, progress, workers)
@@ -60,8 +67,9 @@ def choose(
             order = ranked(scores)
         if len(tier) > 1 and order and scores:
             trials.notes += [_noted(recipe, score) for recipe, score in scores.items()]
-            if fitter.zero_points and narrow:
-                best, plain = order[0], replace(order[0], zero_points=False)
+            if fitter.zero_points if narrow else fitter.corrects:
+                best = order[0]
+                plain = replace(best, zero_points=False) if narrow else replace(best, corrected=False)
                 without = trials.scores([plain])
                 trials.notes += [_noted(recipe, score) for recipe, score in without.items()]
                 order = [plain, *order] if ranked({best: scores[best], **without})[0] == plain else order
@@ -81,15 +89,13 @@ class _RecipeSearch:
         self.notes: list[str] = []
         self._lost: set[tuple[str, bool]] = set()  # equalization, zero points
         self._fitter, self._progress, self._workers = fitter, progress, workers
-        self._fitters = {True: fitter, False: fitter.without_zero_points()}
 
     def scores(self, recipes: Sequence[Recipe]) -> dict[Recipe, Score]:
-        """On held-out images; none of those that change the function. All with zero points, or none."""
-        zero_points = recipes[0].zero_points
+        """On held-out images; none of those that change the function. All leave out the same."""
         stage = partial(self._progress, "choose")
-        scores, unequal = tried(self._fitters[zero_points], recipes, stage, self._workers)
+        scores, unequal = tried(self._fitter.of(recipes[0]), recipes, stage, self._workers)
         for mode, error in unequal.items():
-            self._leave_out(mode, zero_points, error)
+            self._leave_out(mode, recipes[0].zero_points, error)
         return scores
 
     def prepared(self, recipe: Recipe, trace: Trace) -> Prepared | None:
@@ -97,7 +103,7 @@ class _RecipeSearch:
         if (recipe.equalize, recipe.zero_points) in self._lost:
             return None
         try:
-            return self._fitters[recipe.zero_points].prepare(recipe.equalize, self._fitter.images, trace, keep=True)
+            return self._fitter.of(recipe).prepare(recipe.equalize, self._fitter.images, trace, keep=True)
         except Unequal as error:
             self._leave_out(recipe.equalize, recipe.zero_points, error)
             return None

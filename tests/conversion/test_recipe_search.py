@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
+from onnx_net import Net
 
-from nmpconv.conversion.quantizer import Recipe
-from nmpconv.conversion.recipe_search import _noted, ranked
-from nmpconv.conversion.validation import HOPELESS_DB, Score, hopeless
+import nmpconv
+from nmpconv.conversion import recipe_search
+from nmpconv.conversion.quantizer import Fitter, Recipe
+from nmpconv.conversion.recipe_search import PLAIN_BIASES_DB, _noted, ranked
+from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
 
@@ -44,6 +50,33 @@ def test_of_recipes_that_are_alike_the_steadiest_is_taken(
     }
     assert ranked(scores)[0] == recipes[best]
     assert len(ranked(scores)) == 2
+
+
+@pytest.mark.parametrize(("gain", "recipe"), [(PLAIN_BIASES_DB - 0.1, "nearest rounding"), (9.0, "plain biases")])
+def test_at_16_bits_plain_biases_are_taken_where_corrections_harm(
+    gain: float, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe that is saved, and the option that leaves corrections out, give the same constants."""
+
+    def scores(fitter: Fitter, recipes: Sequence[Recipe], *_: object) -> Tried:
+        assert all(recipe.corrected or not fitter.corrects for recipe in recipes)
+        worth = {recipe: recipe.gptq + (0.0 if recipe.corrected else gain) for recipe in recipes}
+        return {recipe: Score(30.0 + db, None, 2) for recipe, db in worth.items()}, {}
+
+    path, saved, rng = tmp_path / "m.onnx", tmp_path / "m.toml", np.random.default_rng(0)
+    net = Net((1, 2, 6, 6))
+    net.save(path, net.add("Relu", net.conv("x", 2, 3)))
+    data = rng.normal(size=(8, 1, 2, 6, 6)).astype(np.float32)
+    monkeypatch.setattr(recipe_search, "tried", scores)
+    result = nmpconv.convert(path, data, bits="16", save_recipe=saved)
+    assert result.report.recipe.endswith(recipe)
+    assert Recipe.of(result.report.recipe) is not None
+    again = nmpconv.convert(path, data, bits="16", recipe=saved)
+    constants, others = (
+        {t.name: t.data.tolist() for t in r.load().model.tensors if t.data is not None} for r in (result, again)
+    )
+    assert constants == others
+    assert f"bias_correction = {str(recipe != 'plain biases').lower()}" in saved.read_text()
 
 
 @pytest.mark.parametrize(("behind", "count"), [(HOPELESS_DB - 0.1, 0), (HOPELESS_DB + 0.1, 1)])

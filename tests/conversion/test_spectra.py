@@ -103,12 +103,12 @@ def stacked_octaves(net: Net) -> str:
 
 
 LEAST_DB = {  # at 8 and 16 bits
-    band_energies: (35.0, 47.0),
+    band_energies: (35.0, 49.4),
     band_magnitudes: (24.0, 26.0),
-    bins_in_decibels: (30.0, 36.0),
+    bins_in_decibels: (30.0, 42.0),
     level: (50.0, 50.0),
     compressed: (40.0, 45.0),
-    stacked_octaves: (27.0, 35.5),
+    stacked_octaves: (27.0, 36.9),
 }
 
 

@@ -193,7 +193,7 @@ def fill(
     """
     channels = Channels(graph, whole_tensors=True, kept=exempt)
     fewest = fewest_bits(graph, bits)
-    functions = table_readers.after(graph)
+    functions, quiet = table_readers.after(graph), compressed.tensors(graph)
     members: dict[int, list[str]] = {}
     for name, ids in channels.ids.items():
         if not channels.frozen[ids[0]] and bits[name] == fewest and stats[name].peak > 0:
@@ -213,7 +213,7 @@ def fill(
         rows = [
             (
                 Rounded(expected[n], saturated),
-                span(stats[n], fewest, graph[n].clamp),
+                span(stats[n], fewest, graph[n].clamp, room=n not in quiet),
                 functions.get(n, ()),
                 n in free and fewest == 8,
             )
