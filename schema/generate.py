@@ -237,9 +237,9 @@ def _accessor(table: str, f: Field) -> list[str]:
     elif f.kind == "string":
         head, call = "const char *", f"fb_string(table, {f.slot})"
     elif f.kind == "vector":
-        head, call = "fb_vector", f"fb_get_vector(table, {f.slot})"
+        head, call = "fb_vector", f"{'fb_required' if f.required else 'fb_get'}_vector(table, {f.slot})"
     else:
-        head, call = "const uint8_t *", f"fb_table(table, {f.slot})"
+        head, call = "const uint8_t *", f"{'fb_required' if f.required else 'fb_table'}(table, {f.slot})"
     space = "" if head.endswith("*") else " "
     out = [f"static inline {head}{space}fb_{table}_{f.name}(const uint8_t *table) {{", f"  return {call};", "}", ""]
     if f.kind == "union":

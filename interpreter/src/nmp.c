@@ -312,8 +312,8 @@ nmp_status nmp_tensor_at(nmp_net *net, uint32_t tensor, nmp_view *view) {
   view->bits = t.bits;
   view->exponent = t.exponent;
   view->method = (uint8_t)fb_tensor_method(table);
-  view->clip_min = t.lo;
-  view->clip_max = t.hi;
+  view->clip_min = fb_tensor_clip_min(table);
+  view->clip_max = fb_tensor_clip_max(table);
   view->observed_min = fb_tensor_observed_min(table);
   view->observed_max = fb_tensor_observed_max(table);
   view->origin = fb_tensor_origin(table);

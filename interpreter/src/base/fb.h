@@ -147,6 +147,17 @@ static inline const char *fb_string(const uint8_t *table, uint32_t slot) {
   return (const char *)fb_get_vector(table, slot).data;
 }
 
+/* What a field points to that the schema requires: a verified table has it. */
+static inline const uint8_t *fb_required(const uint8_t *table, uint32_t slot) {
+  const uint8_t *vtable = table - (int32_t)fb_load32(table);
+  return fb_follow(table + fb_load16(vtable + 4 + 2 * (size_t)slot));
+}
+
+static inline fb_vector fb_required_vector(const uint8_t *table, uint32_t slot) {
+  const uint8_t *p = fb_required(table, slot);
+  return (fb_vector){p + 4, fb_load32(p)};
+}
+
 static inline const uint8_t *fb_element(fb_vector v, uint32_t i) {
   return fb_follow(v.data + 4 * (size_t)i);
 }

@@ -105,8 +105,8 @@ static inline int nmp_conv_knows_range(const nmp_conv *c) {
 
 /* The pixels of x are the rows of a matrix product as they are. */
 static inline int nmp_conv_is_product(const nmp_conv *c) {
-  return c->k == c->in && c->groups == 1 && c->v.stride == 1 && c->h.stride == 1 && c->v.before == 0 &&
-         c->v.after == 0 && c->h.before == 0 && c->h.after == 0;
+  const int32_t pads = c->v.before | c->v.after | c->h.before | c->h.after;
+  return c->k == c->in && c->groups == 1 && (c->v.stride | c->h.stride) == 1 && pads == 0; /* strides are positive */
 }
 
 /* The same of a convolution that this build has. */

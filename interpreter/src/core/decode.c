@@ -28,15 +28,18 @@ void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *restrict t) {
   t->exponents = (const int8_t *)exponents.data;
   t->exponent = t->exponents[0];
   t->exponent_count = exponents.count;
-  t->axis = fb_tensor_axis(table);
-  t->lo = fb_tensor_clip_min(table);
-  t->hi = fb_tensor_clip_max(table);
-  t->offset = fb_tensor_offset(table);
   const fb_vector data = fb_tensor_data(table);
   t->is_const = data.data != NULL;
   if (t->is_const) {
     t->data = (void *)(uintptr_t)data.data; /* never written: outputs are activations */
+    t->axis = fb_tensor_axis(table);
+    t->lo = t->hi = 0;
+    t->offset = 0;
   } else {
+    t->axis = -1;
+    t->lo = fb_tensor_clip_min(table);
+    t->hi = fb_tensor_clip_max(table);
+    t->offset = fb_tensor_offset(table);
     t->data = nmp_model_at(m, t->offset);
   }
 }
@@ -59,8 +62,10 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
   const uint32_t apart = NMP_CONV_ADD && op->type->adds && inputs.count > 0;
   op->input_count = inputs.count - apart;
   op->output_count = 1;
-  op->kernels = m->kernels;
   op->threads = m->options;
+  if (!NMP_FIXED_CPU) {
+    op->kernels = m->kernels;
+  }
   if (NMP_KEEP_STEPS) {
     op->call = NULL;
     op->placed = 0;

@@ -92,7 +92,7 @@ static inline const char *fb_tensor_name(const uint8_t *table) {
 }
 
 static inline fb_vector fb_tensor_shape(const uint8_t *table) {
-  return fb_get_vector(table, 1);
+  return fb_required_vector(table, 1);
 }
 
 static inline int8_t fb_tensor_dtype(const uint8_t *table) {
@@ -100,7 +100,7 @@ static inline int8_t fb_tensor_dtype(const uint8_t *table) {
 }
 
 static inline fb_vector fb_tensor_exponents(const uint8_t *table) {
-  return fb_get_vector(table, 3);
+  return fb_required_vector(table, 3);
 }
 
 static inline int8_t fb_tensor_axis(const uint8_t *table) {
@@ -164,15 +164,15 @@ static inline uint8_t fb_op_params_type(const uint8_t *table) {
 }
 
 static inline const uint8_t *fb_op_params(const uint8_t *table) {
-  return fb_table(table, 2);
+  return fb_required(table, 2);
 }
 
 static inline fb_vector fb_op_inputs(const uint8_t *table) {
-  return fb_get_vector(table, 3);
+  return fb_required_vector(table, 3);
 }
 
 static inline fb_vector fb_op_outputs(const uint8_t *table) {
-  return fb_get_vector(table, 4);
+  return fb_required_vector(table, 4);
 }
 
 static inline uint64_t fb_op_macs(const uint8_t *table) {
@@ -236,23 +236,23 @@ static inline uint32_t fb_sound_points(const uint8_t *table) {
 }
 
 static inline fb_vector fb_sound_window(const uint8_t *table) {
-  return fb_get_vector(table, 3);
+  return fb_required_vector(table, 3);
 }
 
 static inline fb_vector fb_sound_turns(const uint8_t *table) {
-  return fb_get_vector(table, 4);
+  return fb_required_vector(table, 4);
 }
 
 static inline fb_vector fb_sound_first(const uint8_t *table) {
-  return fb_get_vector(table, 5);
+  return fb_required_vector(table, 5);
 }
 
 static inline fb_vector fb_sound_counts(const uint8_t *table) {
-  return fb_get_vector(table, 6);
+  return fb_required_vector(table, 6);
 }
 
 static inline fb_vector fb_sound_weights(const uint8_t *table) {
-  return fb_get_vector(table, 7);
+  return fb_required_vector(table, 7);
 }
 
 static inline uint64_t fb_sound_floor(const uint8_t *table) {
@@ -260,11 +260,11 @@ static inline uint64_t fb_sound_floor(const uint8_t *table) {
 }
 
 static inline fb_vector fb_sound_shifts(const uint8_t *table) {
-  return fb_get_vector(table, 9);
+  return fb_required_vector(table, 9);
 }
 
 static inline fb_vector fb_sound_offsets(const uint8_t *table) {
-  return fb_get_vector(table, 10);
+  return fb_required_vector(table, 10);
 }
 
 static inline uint8_t fb_sound_turned(const uint8_t *table) {
@@ -340,19 +340,19 @@ static inline const char *fb_model_name(const uint8_t *table) {
 }
 
 static inline fb_vector fb_model_tensors(const uint8_t *table) {
-  return fb_get_vector(table, 3);
+  return fb_required_vector(table, 3);
 }
 
 static inline fb_vector fb_model_ops(const uint8_t *table) {
-  return fb_get_vector(table, 4);
+  return fb_required_vector(table, 4);
 }
 
 static inline fb_vector fb_model_inputs(const uint8_t *table) {
-  return fb_get_vector(table, 5);
+  return fb_required_vector(table, 5);
 }
 
 static inline fb_vector fb_model_outputs(const uint8_t *table) {
-  return fb_get_vector(table, 6);
+  return fb_required_vector(table, 6);
 }
 
 static inline uint64_t fb_model_arena_bytes(const uint8_t *table) {

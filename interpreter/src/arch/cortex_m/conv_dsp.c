@@ -216,16 +216,13 @@ static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x
 static void dsp_run(const nmp_conv *c, size_t task, size_t tasks) {
   const size_t pixels = nmp_conv_pixels(c);
   places at = {.ends = c->scratch, .whole = nmp_conv_is_direct(c) && !nmp_dsp_reads_ahead(c) ? c->x : NULL};
-  size_t held = 0;
+  const size_t held = nmp_dsp_pixels_in_scratch(c);
   ends e;
   (void)task;
   (void)tasks;
-  if (pixels > 1 || !at.whole) {
-    held = nmp_dsp_pixels_in_scratch(c);
-    at.patches = at.ends + nmp_dsp_ends_bytes(c);
-    at.room = held == 2 ? room_in_y(c) : NULL;
-    at.spare = at.patches + (nmp_dsp_is_ragged(c) ? nmp_dsp_patch_bytes(c, held) : 0);
-  }
+  at.patches = at.ends + nmp_dsp_ends_bytes(c);
+  at.room = held == 2 ? room_in_y(c) : NULL;
+  at.spare = at.patches + (nmp_dsp_is_ragged(c) ? nmp_dsp_patch_bytes(c, held) : 0);
   for (size_t pixel = 0, n; pixel < pixels; pixel += n) {
     const int room = at.room && output(c, pixel + 3, 0) <= at.room;
     n = held == 3 || room ? 3 : 2;
@@ -234,8 +231,28 @@ static void dsp_run(const nmp_conv *c, size_t task, size_t tasks) {
   }
 }
 
+/* One pixel of x as it is: a fully connected layer of batch 1. */
+static int is_single(const nmp_conv *c) {
+  return nmp_conv_pixels(c) == 1 && nmp_conv_is_direct(c) && !nmp_dsp_reads_ahead(c);
+}
+
+static void run_single(const nmp_conv *c, size_t task, size_t tasks) {
+  ends e;
+  (void)task;
+  (void)tasks;
+  for (size_t first = 0; first < c->out; first += NMP_DSP_ENDS_MAX) {
+    const size_t count = nmp_min(c->out - first, NMP_DSP_ENDS_MAX);
+    nmp_conv_dsp_prepare(c, first, count, nmp_dsp_is_narrow(c), c->scratch, &e);
+    nmp_conv_dsp_gemv(c, &e, c->x, count, 0);
+  }
+}
+
 const nmp_conv_kernel *nmp_conv_dsp(const nmp_conv *c) {
   static const nmp_conv_kernel products = {.scratch = nmp_dsp_products_scratch, .run = dsp_run, .adds = 1};
+  static const nmp_conv_kernel single = {.scratch = nmp_dsp_products_scratch, .run = run_single, .adds = 1};
+  if (!nmp_conv_is_depthwise(c)) {
+    return is_single(c) ? &single : &products;
+  }
   const nmp_conv_kernel *depthwise = nmp_conv_dsp_depthwise(c), *taps = NMP_CONV_TAPS ? nmp_conv_dsp_taps(c) : NULL;
   return depthwise ? depthwise : taps ? taps : &products;
 }

@@ -182,18 +182,17 @@ static inline void expand_four(uint32_t *first, uint32_t *second, const uint8_t 
   }
 }
 
-/* An inner loop over `n` steps, in rounds of four and then one by one. */
-#define DSP_LOOP(STEP)       \
-  "subs %[n], #4\n"          \
-  "blt 2f\n"                 \
-  "1:\n" STEP STEP STEP STEP \
-  "subs %[n], #4\n"          \
-  "bge 1b\n"                 \
-  "2: adds %[n], #4\n"       \
-  "beq 4f\n"                 \
-  "3:\n" STEP                \
-  "subs %[n], #1\n"          \
-  "bne 3b\n"                 \
+/* An inner loop over `n` steps, in rounds of four that the first one enters where as many are left. It takes r0. */
+#define DSP_LOOP(STEP)                                                       \
+  "and r0, %[n], #3\n"                                                       \
+  "adds %[n], #3\n"                                                          \
+  "lsrs %[n], %[n], #2\n"                                                    \
+  "beq 4f\n"                                                                 \
+  "tbb [pc, r0]\n"                                                           \
+  "0: .byte (1f - 0b) / 2, (13f - 0b) / 2, (12f - 0b) / 2, (11f - 0b) / 2\n" \
+  "1:\n" STEP "11:\n" STEP "12:\n" STEP "13:\n" STEP                         \
+  "subs %[n], #1\n"                                                          \
+  "bne 1b\n"                                                                 \
   "4:\n"
 
 #endif

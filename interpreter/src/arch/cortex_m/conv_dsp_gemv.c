@@ -127,33 +127,50 @@ void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) 
   "sxtb16 r2, r2, ror #8\n"          \
   "smlad %[" sum "], r1, r2, %[" sum "]\n"
 #define TWO_ROWS(w, first, second) ROW("[%[" w "], %[k]]", second) ROW("[%[" w "]], #4", first)
-typedef void times_fn(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k, size_t n);
-#define TIMES_NARROW(name, LOAD)                                                                                     \
-  static void name##_four(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k,        \
-                          size_t n) {                                                                                \
-    const uint8_t *w2 = w0 + 2 * k;                                                                                  \
-    int32_t a = start[0], b = start[1], c = start[2], d = start[3];                                                  \
-    __asm__ volatile(                                                                                                \
-        DSP_LOOP(LOAD TWO_ROWS("w0", "a", "b") TWO_ROWS("w2", "c", "d"))                                             \
-        : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+r"(n) \
-        : [k] "r"(k)                                                                                                 \
-        : "r0", "r1", "r2", "r3", "cc", "memory");                                                                   \
-    sums[0] = a;                                                                                                     \
-    sums[1] = b;                                                                                                     \
-    sums[2] = c;                                                                                                     \
-    sums[3] = d;                                                                                                     \
-  }                                                                                                                  \
-  static void name##_two(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k,         \
-                         size_t n) {                                                                                 \
-    int32_t a = start[0], b = start[1];                                                                              \
-    for (; n > 0; n--) {                                                                                             \
-      __asm__ volatile(LOAD TWO_ROWS("w0", "a", "b")                                                                 \
-                       : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w0] "+r"(w0)                                        \
-                       : [k] "r"(k)                                                                                  \
-                       : "r0", "r1", "r2", "r3", "memory");                                                          \
-    }                                                                                                                \
-    sums[0] = a;                                                                                                     \
-    sums[1] = b;                                                                                                     \
+/* x: `groups` of four elements; last: the last four of a row in a group of their own, NULL: none. */
+typedef struct operand {
+  const uint8_t *x, *last;
+  size_t groups, back; /* back: bytes from the end of the groups of a row of weights to what meets `last` */
+} operand;
+typedef void times_fn(int32_t *sums, const int32_t *start, const operand *p, const uint8_t *w0, size_t k);
+#define TIMES_NARROW(name, LOAD)                                                                                       \
+  static void name##_four(int32_t *sums, const int32_t *start, const operand *p, const uint8_t *w0, size_t k) {        \
+    const uint8_t *x = p->x, *last = p->last, *w2 = w0 + 2 * k;                                                        \
+    size_t n = p->groups;                                                                                              \
+    int32_t a = start[0], b = start[1], c = start[2], d = start[3];                                                    \
+    for (;;) {                                                                                                         \
+      __asm__ volatile(                                                                                                \
+          DSP_LOOP(LOAD TWO_ROWS("w0", "a", "b") TWO_ROWS("w2", "c", "d"))                                             \
+          : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+r"(n) \
+          : [k] "r"(k)                                                                                                 \
+          : "r0", "r1", "r2", "r3", "cc", "memory");                                                                   \
+      if (last == NULL) {                                                                                              \
+        break;                                                                                                         \
+      }                                                                                                                \
+      x = last, last = NULL, n = 1, w0 -= p->back, w2 -= p->back;                                                      \
+    }                                                                                                                  \
+    sums[0] = a;                                                                                                       \
+    sums[1] = b;                                                                                                       \
+    sums[2] = c;                                                                                                       \
+    sums[3] = d;                                                                                                       \
+  }                                                                                                                    \
+  static void name##_two(int32_t *sums, const int32_t *start, const operand *p, const uint8_t *w0, size_t k) {         \
+    const uint8_t *x = p->x, *last = p->last;                                                                          \
+    int32_t a = start[0], b = start[1];                                                                                \
+    for (size_t n = p->groups;;) {                                                                                     \
+      for (; n > 0; n--) {                                                                                             \
+        __asm__ volatile(LOAD TWO_ROWS("w0", "a", "b")                                                                 \
+                         : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w0] "+r"(w0)                                        \
+                         : [k] "r"(k)                                                                                  \
+                         : "r0", "r1", "r2", "r3", "memory");                                                          \
+      }                                                                                                                \
+      if (last == NULL) {                                                                                              \
+        break;                                                                                                         \
+      }                                                                                                                \
+      x = last, last = NULL, n = 1, w0 -= p->back;                                                                     \
+    }                                                                                                                  \
+    sums[0] = a;                                                                                                       \
+    sums[1] = b;                                                                                                       \
   }
 
 TIMES_NARROW(times_8, LOAD_8_8)
@@ -233,12 +250,15 @@ static void load_last(const nmp_conv *c, const uint8_t *patch, uint32_t last[2])
  */
 static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
   const size_t k = c->k;
-  const int wide = nmp_x_wide(c), ahead = nmp_dsp_reads_ahead(c), has_last = k % 4 && !ahead;
+  const int wide = nmp_x_wide(c), ahead = nmp_dsp_reads_ahead(c);
   const int to_bytes = e->bytes && !ahead && !nmp_conv_adds(c);
   uint8_t *y = output(c, pixel, e->first);
   uint32_t last[2];
-  if (has_last) {
+  operand p = {.x = patch, .last = NULL, .groups = k / 4};
+  if (k % 4 && !ahead) {
     load_last(c, patch, last);
+    p.last = (const uint8_t *)last;
+    p.back = 4 - k % 4;
   }
   for (size_t i = 0, n; i < count; i += n) {
     const size_t rest = count - i;
@@ -246,13 +266,8 @@ static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch
     int32_t sums[4];
     i -= (size_t)again;
     n = rest >= 4 || again ? 4 : rest >= 2 ? 2 : 1;
-    const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * k;
-    const size_t step = n == 1 ? 0 : k;
     times_fn *const times = n == 4 ? (wide ? times_16_four : times_8_four) : wide ? times_16_two : times_8_two;
-    times(sums, e->start + i, patch, w, step, k / 4);
-    if (has_last) {
-      times(sums, sums, (const uint8_t *)last, w + k - 4, step, 1);
-    }
+    times(sums, e->start + i, &p, (const uint8_t *)c->w + (e->first + i) * k, n == 1 ? 0 : k);
     if (n == 4 && to_bytes) {
       end_bytes(e, e->shift + i, sums[0], sums[1], sums[2], sums[3], y + i);
     } else {

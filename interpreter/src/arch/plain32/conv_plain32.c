@@ -1,6 +1,6 @@
 /* Matrix products in blocks of four pixels and two channels (conv_plain32_blocks.c), whose patches are gathered side by
- * side into the scratch. Depthwise 3x3 has a way of its own
- * (conv_plain32_depthwise.c); other depthwise convolutions and fewer than four pixels are left to the portable way.
+ * side into the scratch. Depthwise 3x3 has a way of its own (conv_plain32_depthwise.c), and so have fewer than four
+ * pixels of int8 (conv_plain32_gemv.c). Others, and other depthwise convolutions, are left to the portable way.
  */
 #include "arch/plain32/conv_plain32.h"
 
@@ -165,8 +165,12 @@ static void plain32_run(const nmp_conv *c, size_t task, size_t tasks) {
 
 const nmp_conv_kernel *nmp_conv_plain32(const nmp_conv *c) {
   static const nmp_conv_kernel plain32 = {.scratch = nmp_plain32_blocks_scratch, .run = plain32_run, .adds = 1};
+  static const nmp_conv_kernel gemv = {.run = nmp_conv_plain32_gemv, .adds = 1};
   const nmp_conv_kernel *depthwise = nmp_conv_plain32_depthwise(c);
-  return depthwise ? depthwise : nmp_plain32_is_blocks(c) ? &plain32 : nmp_conv_portable(c);
+  return depthwise                  ? depthwise
+         : nmp_plain32_is_blocks(c) ? &plain32
+         : nmp_plain32_is_gemv(c)   ? &gemv
+                                    : nmp_conv_portable(c);
 }
 
 #endif

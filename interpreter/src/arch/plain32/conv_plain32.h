@@ -28,6 +28,9 @@ static inline int32_t nmp_conv_plain32_end_16(nmp_end_plain32 e, int32_t low, in
                   : ((e.half - low) >> e.shift) - high * (1 << e.up) + e.bias;
 }
 
+/* All channels of fewer pixels than a block has: nmp_plain32_is_gemv. */
+void nmp_conv_plain32_gemv(const nmp_conv *c, size_t task, size_t tasks);
+
 nmp_conv_choose_fn nmp_conv_plain32_depthwise; /* 3x3; NULL: none of its own */
 
 #endif

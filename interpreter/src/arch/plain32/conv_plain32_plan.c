@@ -9,7 +9,10 @@ size_t nmp_plain32_blocks_scratch(const nmp_conv *c) {
 #if !NMP_FIXED_CPU
 const nmp_conv_kernel *nmp_conv_plain32_plan(const nmp_conv *c) {
   static const nmp_conv_kernel blocks = {.scratch = nmp_plain32_blocks_scratch, .adds = 1},
-                               depthwise = {.scratch = NULL};
-  return nmp_plain32_is_three_by_three(c) ? &depthwise : nmp_plain32_is_blocks(c) ? &blocks : nmp_conv_portable(c);
+                               depthwise = {.scratch = NULL}, gemv = {.scratch = NULL, .adds = 1};
+  return nmp_plain32_is_three_by_three(c) ? &depthwise
+         : nmp_plain32_is_blocks(c)       ? &blocks
+         : nmp_plain32_is_gemv(c)         ? &gemv
+                                          : nmp_conv_portable(c);
 }
 #endif

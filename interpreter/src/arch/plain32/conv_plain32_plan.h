@@ -56,6 +56,12 @@ static inline int nmp_plain32_is_blocks(const nmp_conv *c) {
   return !nmp_conv_is_depthwise(c) && nmp_conv_pixels(c) >= NMP_PLAIN32_PIXELS && c->k < 32768;
 }
 
+/* Fewer pixels of int8 that are patches as they are, as of a fully connected layer (conv_plain32_gemv.c). */
+static inline int nmp_plain32_is_gemv(const nmp_conv *c) {
+  return !nmp_plain32_is_wide(c) && nmp_conv_pixels(c) < NMP_PLAIN32_PIXELS && nmp_conv_is_direct(c) &&
+         !nmp_conv_is_depthwise(c) && c->k < 65536;
+}
+
 static inline int nmp_plain32_is_exact(const nmp_conv *c) {
   for (size_t i = 0; i < c->out; i++) {
     const int shift = nmp_conv_shift(c, i);

@@ -76,53 +76,50 @@ static void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t 
   one_by_two(sums, x, w, w + k, k);
   one_by_two(sums + 2, x, w + 2 * k, w + 3 * k, k);
 }
-#elif defined(__thumb2__)
-/* Sums of one row and four channels. Loads move their addresses, which compilers do not make of unrolled loops. */
-CALLED void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {
-  const int8_t *w0 = w, *w1 = w0 + k, *w2 = w1 + k, *w3 = w2 + k;
-  int32_t a = 0, b = 0, c = 0, d = 0;
+#else
+#ifdef __thumb2__
+/* Sums of one row and N channels, four or three. Loads move their addresses, which compilers do not make of unrolled
+ * loops. */
 #define ROW(address, sum)   \
   "ldrsb %[v], [%[" address \
   "]], #1\n"                \
   "mla %[" sum "], %[u], %[v], %[" sum "]\n"
-#define STEP(i)                                                                                              \
+#define THREE_ROWS ROW("w0", "a") ROW("w1", "b") ROW("w2", "c")
+#define LOADED(ROWS)                                                                                         \
   {                                                                                                          \
     int32_t u, v;                                                                                            \
-    __asm__ volatile("ldrsb %[u], [%[x]], #1\n" ROW("w0", "a") ROW("w1", "b") ROW("w2", "c") ROW("w3", "d")  \
+    __asm__ volatile("ldrsb %[u], [%[x]], #1\n" ROWS                                                         \
                      : [x] "+r"(x), [w0] "+r"(w0), [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3), [a] "+r"(a), \
                        [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [u] "=&r"(u), [v] "=&r"(v)                     \
                      :                                                                                       \
                      : "memory");                                                                            \
   }
+#define FOUR_STEP(i) LOADED(THREE_ROWS ROW("w3", "d"))
+#define THREE_STEP(i) LOADED(THREE_ROWS)
 #define MOVE(n)
-  ROUNDS(k, STEP, MOVE)
-#undef STEP
-#undef MOVE
-#undef ROW
-  sums[0] = a;
-  sums[1] = b;
-  sums[2] = c;
-  sums[3] = d;
-}
 #else
-/* Sums of one row and four channels. */
-CALLED void one_by_four(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {
-  const int8_t *w0 = w, *w1 = w0 + k, *w2 = w1 + k, *w3 = w2 + k;
-  int32_t a = 0, b = 0, c = 0, d = 0;
-#define STEP(i)                                                     \
-  {                                                                 \
-    const int32_t p = x[i];                                         \
-    a += p * w0[i], b += p * w1[i], c += p * w2[i], d += p * w3[i]; \
-  }
+/* Sums of one row and N channels, four or three. */
+#define THREE_STEP(i)        \
+  const int32_t p##i = x[i]; \
+  a += p##i * w0[i], b += p##i * w1[i], c += p##i * w2[i];
+#define FOUR_STEP(i) THREE_STEP(i) d += p##i * w3[i];
 #define MOVE(n) x += n, w0 += n, w1 += n, w2 += n, w3 += n;
-  ROUNDS(k, STEP, MOVE)
-#undef STEP
+#endif
+#define ONE_BY(name, N, STEP)                                                       \
+  CALLED void name(int32_t *sums, const int8_t *x, const int8_t *w, size_t k) {     \
+    const int8_t *w0 = w, *w1 = w0 + k, *w2 = w1 + k, *w3 = w2 + ((N) > 3 ? k : 0); \
+    int32_t a = 0, b = 0, c = 0, d = 0;                                             \
+    ROUNDS(k, STEP, MOVE)                                                           \
+    sums[0] = a;                                                                    \
+    sums[1] = b;                                                                    \
+    sums[2] = c;                                                                    \
+    if ((N) > 3) {                                                                  \
+      sums[3] = d;                                                                  \
+    }                                                                               \
+  }
+ONE_BY(one_by_four, 4, FOUR_STEP)
+ONE_BY(one_by_three, 3, THREE_STEP)
 #undef MOVE
-  sums[0] = a;
-  sums[1] = b;
-  sums[2] = c;
-  sums[3] = d;
-}
 #endif
 
 static int32_t one_by_one(const int8_t *x, const int8_t *w, size_t k) {
@@ -135,17 +132,18 @@ static int32_t one_by_one(const int8_t *x, const int8_t *w, size_t k) {
   return a;
 }
 
-/* The last channels of a row, up to three of `all`: three are the last four again, where there are four. */
-static void one_by_few(int32_t *sums, const int8_t *x, const int8_t *w, size_t k, size_t channels, size_t all) {
+void nmp_plain32_row_8x8(int32_t *sums, const int8_t *x, const int8_t *w, size_t k, size_t channels) {
+  for (; channels >= 4; channels -= 4, sums += 4, w += 4 * k) {
+    one_by_four(sums, x, w, k);
+  }
 #if defined(__ARM_ARCH_ISA_THUMB) && __ARM_ARCH_ISA_THUMB == 1
-  (void)all;
   if (channels >= 2) {
     one_by_two(sums, x, w, w + k, k);
     sums += 2, w += 2 * k, channels -= 2;
   }
 #else
-  if (channels == 3 && all > 3) {
-    one_by_four(sums - 1, x, w - k, k);
+  if (channels == 3) {
+    one_by_three(sums, x, w, k);
     return;
   }
 #endif
@@ -167,11 +165,7 @@ NMP_GEMM(nmp_plain32_gemm_8x8) {
     }
   }
   for (; rows > 0; rows--, xs += x_stride, out += channels) {
-    size_t c = 0;
-    for (; c + 4 <= channels; c += 4) {
-      one_by_four(out + c, xs, ws + c * k, k);
-    }
-    one_by_few(out + c, xs, ws + c * k, k, channels - c, channels);
+    nmp_plain32_row_8x8(out, xs, ws, k, channels);
   }
 }
 

@@ -18,6 +18,10 @@ nmp_depthwise_fn nmp_plain32_depthwise_8x8;
 nmp_scale_fn nmp_plain32_scale_32to8, nmp_plain32_scale_32to16, nmp_plain32_scale_64to8, nmp_plain32_scale_64to16;
 nmp_add_fn nmp_plain32_add_8x8to8, nmp_plain32_add_16x16to16;
 nmp_conv_choose_fn nmp_conv_plain32;
+
+/* The sums of one row of gemm_8x8. */
+void nmp_plain32_row_8x8(int32_t *sums, const int8_t *x, const int8_t *w, size_t k, size_t channels);
+
 #define NMP_PLAIN32_KERNELS                                                                                            \
   .gemm = NMP_TABLE_2(nmp_plain32_gemm), .depthwise[0][0] = nmp_plain32_depthwise_8x8,                                 \
   .scale = {{nmp_plain32_scale_32to8, nmp_plain32_scale_32to16}, {nmp_plain32_scale_64to8, nmp_plain32_scale_64to16}}, \

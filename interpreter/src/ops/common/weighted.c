@@ -30,6 +30,7 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   c->out = (uint32_t)w->shape[0];
   if (!NMP_FIXED_CPU) {
     c->pitch = c->out;
+    c->kernels = op->kernels;
   }
   c->k = 1;
   for (uint32_t i = 1; i < w->rank; i++) {
@@ -55,7 +56,6 @@ void nmp_conv_fill(nmp_conv *c, const nmp_op *op) {
   c->shift = base_shift(op);
   c->lo = y->lo;
   c->hi = y->hi;
-  c->kernels = op->kernels;
   c->scratch = op->scratch;
   if (NMP_CONV_OVERLAP) {
     c->over = (int64_t)y->offset - x->offset;
