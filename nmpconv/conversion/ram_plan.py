@@ -88,7 +88,7 @@ def _arena(data: bytes, target: str | None) -> int:
 def _within(graph: Graph, room: int | None, share: float, trace: Checked) -> Graph:
     banded = residual_operands.run(graph)
     if room is not None and plan_memory.peak(plan_memory.run(banded, room, share=share)) > room:
-        banded = residual_operands.run(bands.run(graph, room))
+        banded = residual_operands.run(bands.run(graph, room, residual_operands.run))
     plan = trace(plan_memory.run(trace(banded, "INT", "bands"), room, share=share), "PLANNED", "plan_memory")
     if (apart := separate_pools.run(banded)) is banded:
         return plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 from float_nets import RELU, evidence, feeds, integer, on_grids
 from nets import Net
 
+from nmpconv.errors import Unsupported
 from nmpconv.graph import reference
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph
 from nmpconv.passes import residual_operands
-from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.memory import bands, plan_memory
 from nmpconv.passes.quantize.rounding import Rounding
 
 GRIDS = {"x": (8, -5), "r": (8, -4), "h": (8, -5), "z": (8, -4), "y": (8, -4)}
@@ -136,3 +138,18 @@ def test_weights_far_from_the_sum_s_grid_stay_two_ops() -> None:
     net.values["z.w"] = replace(net.values["z.w"], data=net.values["z.w"].data * np.float32(2**14))
     whole, after = joined(net.graph("y"))
     assert after is whole
+
+
+def test_bands_are_planned_without_the_int16_results_that_go() -> None:
+    net = block()
+    net.conv("y", "t", 4, 3, stride_h=2, stride_w=2)
+    whole, _ = joined(net.graph("t"), t=(8, -3))
+    with pytest.raises(Unsupported) as refused:
+        bands.run(whole, 10, residual_operands.run)
+    least = int(re.findall(r"--max-ram (\d+)", refused.value.hint)[0])
+    with pytest.raises(Unsupported):
+        bands.run(whole, least)
+    after = residual_operands.run(bands.run(whole, least, residual_operands.run))
+    assert plan_memory.peak(plan_memory.run(after)) == least
+    assert "conv_add" in ops(after)
+    assert_same(whole, after)

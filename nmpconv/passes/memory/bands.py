@@ -10,7 +10,7 @@ patch-based inference (Lin et al., MCUNetV2, 2021).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nmpconv.errors import Unsupported
@@ -34,22 +34,24 @@ class Stretch:
     result: str
 
 
-def run(graph: Graph, max_bytes: int) -> Graph:
+def run(graph: Graph, max_bytes: int, fuse: Callable[[Graph], Graph] = lambda graph: graph) -> Graph:
     """The graph with the least work whose plan of activations fits into max_bytes; itself where results over their own
     inputs are enough (plan_memory).
 
-    Raises Unsupported, with the smallest that would do, when none does.
+    fuse: the pass that comes next, by which tensors go: plans are those of what it makes of a graph. Raises
+    Unsupported, with the smallest that would do, when none does.
     """
-    best, smallest = None, plan_memory.peak(plan_memory.run(graph, max_bytes))
+    best, smallest = None, plan_memory.peak(plan_memory.run(fuse(graph), max_bytes))
     if smallest <= max_bytes:
         return graph
     for candidate in _candidates(graph):
         if best is not None and _work(candidate) >= _work(best):
             continue
-        bound = plan_memory.lower_bound(candidate)
+        fused = fuse(candidate)
+        bound = plan_memory.lower_bound(fused)
         if bound > max_bytes and bound >= smallest:
             continue
-        peak = _peak(candidate)
+        peak = _peak(fused)
         smallest = min(smallest, peak)
         if peak <= max_bytes:
             best = candidate
