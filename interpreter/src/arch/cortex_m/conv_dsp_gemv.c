@@ -18,17 +18,13 @@ static inline int fits(int32_t value, int bits) {
   return (uint32_t)(value ^ value >> 31) >> bits == 0;
 }
 
-/* c's members are copied: what is written could be they, for all that the compiler knows. */
-DSP_INLINE void prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e) {
-  const nmp_conv from = *c;
-  int32_t *start = room;
-  uint8_t *shifts = (uint8_t *)room + count * sizeof(int32_t);
-  *e = (ends){.mode = mode_of(c), .first = first, .start = start, .shift = shifts};
-  int all = e->mode <= RANGE8;
-#if NMP_CONV_RANGES
-  e->lo = (uint8_t)c->lo * 0x01010101u;
-  e->hi = (uint8_t)c->hi * 0x01010101u;
-#endif
+/* c's members are copied: what is written could be they, for all that the compiler knows. bits: of biases; 0: any. */
+DSP_INLINE int prepare(const nmp_conv *c, size_t first, size_t count, int narrow, uint8_t bits, const ends *e) {
+  nmp_conv from = *c;
+  int32_t *start = e->start;
+  uint8_t *shifts = e->shift;
+  int all = 1;
+  from.bias_bits = bits ? bits : c->bias_bits;
   for (size_t i = first; i < first + count; i++) {
     const int shift = nmp_conv_shift(&from, i);
     const int32_t bias = nmp_conv_bias(&from, i);
@@ -43,16 +39,20 @@ DSP_INLINE void prepare(const nmp_conv *c, size_t first, size_t count, int narro
     *shifts++ = (uint8_t)(safe ? shift : 0);
     all &= safe;
   }
-  e->bytes = (uint8_t)all;
+  return all;
 }
 
 void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e) {
   const int always = NMP_ACTIVATION_BITS == 8 && NMP_WEIGHT_BITS == 8 && NMP_CONV_K_MAX <= 65536;
-  if (always || narrow) {
-    prepare(c, first, count, 1, room, e);
-  } else {
-    prepare(c, first, count, 0, room, e);
-  }
+  *e = (ends){.mode = mode_of(c), .first = first, .start = room, .shift = (uint8_t *)room + count * sizeof(int32_t)};
+#if NMP_CONV_RANGES
+  e->lo = (uint8_t)c->lo * 0x01010101u;
+  e->hi = (uint8_t)c->hi * 0x01010101u;
+#endif
+  const int all = !always && !narrow   ? prepare(c, first, count, 0, 0, e)
+                  : c->bias_bits == 16 ? prepare(c, first, count, 1, 16, e)
+                                       : prepare(c, first, count, 1, 0, e);
+  e->bytes = (uint8_t)(all && e->mode <= RANGE8);
 }
 
 void nmp_conv_dsp_clip(const nmp_conv *c, int32_t value, uint8_t *y) {
@@ -127,50 +127,33 @@ void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) 
   "sxtb16 r2, r2, ror #8\n"          \
   "smlad %[" sum "], r1, r2, %[" sum "]\n"
 #define TWO_ROWS(w, first, second) ROW("[%[" w "], %[k]]", second) ROW("[%[" w "]], #4", first)
-/* x: `groups` of four elements; last: the last four of a row in a group of their own, NULL: none. */
-typedef struct operand {
-  const uint8_t *x, *last;
-  size_t groups, back; /* back: bytes from the end of the groups of a row of weights to what meets `last` */
-} operand;
-typedef void times_fn(int32_t *sums, const int32_t *start, const operand *p, const uint8_t *w0, size_t k);
-#define TIMES_NARROW(name, LOAD)                                                                                       \
-  static void name##_four(int32_t *sums, const int32_t *start, const operand *p, const uint8_t *w0, size_t k) {        \
-    const uint8_t *x = p->x, *last = p->last, *w2 = w0 + 2 * k;                                                        \
-    size_t n = p->groups;                                                                                              \
-    int32_t a = start[0], b = start[1], c = start[2], d = start[3];                                                    \
-    for (;;) {                                                                                                         \
-      __asm__ volatile(                                                                                                \
-          DSP_LOOP(LOAD TWO_ROWS("w0", "a", "b") TWO_ROWS("w2", "c", "d"))                                             \
-          : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+r"(n) \
-          : [k] "r"(k)                                                                                                 \
-          : "r0", "r1", "r2", "r3", "cc", "memory");                                                                   \
-      if (last == NULL) {                                                                                              \
-        break;                                                                                                         \
-      }                                                                                                                \
-      x = last, last = NULL, n = 1, w0 -= p->back, w2 -= p->back;                                                      \
-    }                                                                                                                  \
-    sums[0] = a;                                                                                                       \
-    sums[1] = b;                                                                                                       \
-    sums[2] = c;                                                                                                       \
-    sums[3] = d;                                                                                                       \
-  }                                                                                                                    \
-  static void name##_two(int32_t *sums, const int32_t *start, const operand *p, const uint8_t *w0, size_t k) {         \
-    const uint8_t *x = p->x, *last = p->last;                                                                          \
-    int32_t a = start[0], b = start[1];                                                                                \
-    for (size_t n = p->groups;;) {                                                                                     \
-      for (; n > 0; n--) {                                                                                             \
-        __asm__ volatile(LOAD TWO_ROWS("w0", "a", "b")                                                                 \
-                         : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w0] "+r"(w0)                                        \
-                         : [k] "r"(k)                                                                                  \
-                         : "r0", "r1", "r2", "r3", "memory");                                                          \
-      }                                                                                                                \
-      if (last == NULL) {                                                                                              \
-        break;                                                                                                         \
-      }                                                                                                                \
-      x = last, last = NULL, n = 1, w0 -= p->back;                                                                     \
-    }                                                                                                                  \
-    sums[0] = a;                                                                                                       \
-    sums[1] = b;                                                                                                       \
+typedef void times_fn(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k, size_t n);
+#define TIMES_NARROW(name, LOAD)                                                                                     \
+  static void name##_four(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k,        \
+                          size_t n) {                                                                                \
+    const uint8_t *w2 = w0 + 2 * k;                                                                                  \
+    int32_t a = start[0], b = start[1], c = start[2], d = start[3];                                                  \
+    __asm__ volatile(                                                                                                \
+        DSP_LOOP(LOAD TWO_ROWS("w0", "a", "b") TWO_ROWS("w2", "c", "d"))                                             \
+        : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+r"(n) \
+        : [k] "r"(k)                                                                                                 \
+        : "r0", "r1", "r2", "r3", "cc", "memory");                                                                   \
+    sums[0] = a;                                                                                                     \
+    sums[1] = b;                                                                                                     \
+    sums[2] = c;                                                                                                     \
+    sums[3] = d;                                                                                                     \
+  }                                                                                                                  \
+  static void name##_two(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k,         \
+                         size_t n) {                                                                                 \
+    int32_t a = start[0], b = start[1];                                                                              \
+    for (; n > 0; n--) {                                                                                             \
+      __asm__ volatile(LOAD TWO_ROWS("w0", "a", "b")                                                                 \
+                       : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w0] "+r"(w0)                                        \
+                       : [k] "r"(k)                                                                                  \
+                       : "r0", "r1", "r2", "r3", "memory");                                                          \
+    }                                                                                                                \
+    sums[0] = a;                                                                                                     \
+    sums[1] = b;                                                                                                     \
   }
 
 TIMES_NARROW(times_8, LOAD_8_8)
@@ -250,15 +233,12 @@ static void load_last(const nmp_conv *c, const uint8_t *patch, uint32_t last[2])
  */
 static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
   const size_t k = c->k;
-  const int wide = nmp_x_wide(c), ahead = nmp_dsp_reads_ahead(c);
+  const int wide = nmp_x_wide(c), ahead = nmp_dsp_reads_ahead(c), has_last = k % 4 && !ahead;
   const int to_bytes = e->bytes && !ahead && !nmp_conv_adds(c);
   uint8_t *y = output(c, pixel, e->first);
   uint32_t last[2];
-  operand p = {.x = patch, .last = NULL, .groups = k / 4};
-  if (k % 4 && !ahead) {
+  if (has_last) {
     load_last(c, patch, last);
-    p.last = (const uint8_t *)last;
-    p.back = 4 - k % 4;
   }
   for (size_t i = 0, n; i < count; i += n) {
     const size_t rest = count - i;
@@ -266,8 +246,13 @@ static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch
     int32_t sums[4];
     i -= (size_t)again;
     n = rest >= 4 || again ? 4 : rest >= 2 ? 2 : 1;
+    const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * k;
+    const size_t step = n == 1 ? 0 : k;
     times_fn *const times = n == 4 ? (wide ? times_16_four : times_8_four) : wide ? times_16_two : times_8_two;
-    times(sums, e->start + i, &p, (const uint8_t *)c->w + (e->first + i) * k, n == 1 ? 0 : k);
+    times(sums, e->start + i, patch, w, step, k / 4);
+    if (has_last) {
+      times(sums, sums, (const uint8_t *)last, w + k - 4, step, 1);
+    }
     if (n == 4 && to_bytes) {
       end_bytes(e, e->shift + i, sums[0], sums[1], sums[2], sums[3], y + i);
     } else {
