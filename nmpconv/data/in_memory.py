@@ -22,7 +22,7 @@ from nmpconv.base.type_check import is_frame
 from nmpconv.data import tables
 from nmpconv.data.columns import LABELS
 from nmpconv.data.images import is_picture
-from nmpconv.data.sources import Item, Items, Source, is_one, one_sample
+from nmpconv.data.sources import Item, Items, Source, Stack, is_one, one_sample
 from nmpconv.errors import InputError
 
 WHERE = "data"  # what messages call the iterable
@@ -35,6 +35,7 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
     """
     samples: list[Item] = []
     labels: list[int] = []
+    stacks: list[np.ndarray | None] = []
     for number, item in enumerate(items(data)):
         if limit is not None and len(samples) >= limit:
             break
@@ -42,6 +43,7 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
         value, label = pair(item, input_name, where)
         parts = list(_samples(value, shape, where))
         samples += parts
+        stacks.append(_stack(value, shape))
         if label is not None:
             labels += _classes(label, len(parts), where)
         if labels and len(labels) != len(samples):
@@ -49,7 +51,10 @@ def gather(data: Iterable[Any], input_name: str, shape: tuple[int, ...], limit: 
     if not samples:
         raise InputError("it holds no samples", where=WHERE, hint="a generator can be read only once")
     wanted = len(samples) if limit is None else min(limit, len(samples))
-    return Items(samples[:wanted], labels[:wanted] if labels else None, WHERE)
+    classes = labels[:wanted] if labels else None
+    if len(stacks) == 1 and stacks[0] is not None:
+        return Stack(WHERE, stacks[0][:wanted], classes)
+    return Items(samples[:wanted], classes, WHERE)
 
 
 def frames_of(data: Any, shape: tuple[int, ...], classes: Sequence[str]) -> Source | None:
@@ -124,10 +129,10 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
                 where=where,
                 hint="an item is a sample, or a pair of a sample and its class number",
             )
-        is_stack = array.ndim > 0 and array.shape[1:] in one_sample(shape)
+        stack = _stack(array, shape)
         if is_one(array, shape):
             yield array
-        elif is_stack or (array.dtype == np.uint8 and array.ndim in (3, 4)):
+        elif stack is not None or (array.dtype == np.uint8 and array.ndim in (3, 4)):
             yield from array
         else:
             raise InputError(
@@ -135,6 +140,13 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
                 where=where,
                 hint="the batch may be left out, or be any number; pictures are uint8 [H,W,C] or [n,H,W,C]",
             )
+
+
+def _stack(value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """An array of several samples; None for anything else."""
+    array = _array(value) if hasattr(value, "shape") else np.empty(())
+    is_stack = array.ndim > 0 and array.shape[1:] in one_sample(shape) and not is_one(array, shape)
+    return array if is_stack and array.dtype.kind in "biuf" else None
 
 
 def _kind(value: Any, array: np.ndarray) -> str:

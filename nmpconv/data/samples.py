@@ -14,7 +14,7 @@ from nmpconv.base.turns import turn_of
 from nmpconv.data import images
 from nmpconv.data.audio import Ears, deaf
 from nmpconv.data.in_memory import WHERE, frames_of, gather
-from nmpconv.data.sources import Source, one_sample, open_source
+from nmpconv.data.sources import Source, Stack, one_sample, open_source
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Preprocess, Shifts
 
@@ -92,20 +92,26 @@ class Samples:
         return images.fit(drawn, size, self.preprocess, where=self.source.where(index))
 
     def stack(self, indices: Sequence[int]) -> np.ndarray:
-        """Samples as one array [n, ...]. Arrays that are alike are checked at once."""
+        """Samples as one array [n, ...], of a stack of them maybe a view. Arrays that are alike are checked at once."""
         if self.preprocess is None:
-            arrays = [self.source.array(self.indices[i]) for i in indices]
-            shapes = {x.shape for x in arrays}
-            if (
-                len(shapes) == 1
-                and shapes <= {self.shape, self.shape[1:]}
-                and all(x.dtype.kind in "biuf" for x in arrays)
-            ):
+            rows = self._rows([self.indices[i] for i in indices])
+            if rows is not None:
                 with np.errstate(over="ignore"):
-                    batch = np.stack(arrays, dtype=self.dtype, casting="unsafe").reshape(len(arrays), *self.shape)
+                    batch = rows.astype(self.dtype, copy=False).reshape(len(rows), *self.shape)
                 if np.isfinite(batch).all():  # else the sample that is refused is named below
                     return batch
         return np.stack([self[i] for i in indices])
+
+    def _rows(self, indices: Sequence[int]) -> np.ndarray | None:
+        """Arrays of the source in one; None where they are not alike, or not what the model takes."""
+        if isinstance(self.source, Stack):
+            rows = self.source.rows(indices)
+        else:
+            arrays = [self.source.array(i) for i in indices]
+            if len({(x.shape, x.dtype) for x in arrays}) > 1:
+                return None
+            rows = np.stack(arrays)
+        return rows if rows.shape[1:] in (self.shape, self.shape[1:]) and rows.dtype.kind in "biuf" else None
 
     def subset(self, indices: Sequence[int]) -> Samples:
         """The samples at these indices, in this order."""

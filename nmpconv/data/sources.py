@@ -110,27 +110,34 @@ class Items:
 
 
 class Stack:
-    """One array [n, ...] of samples: a .npy mapped from its file, or a .npz's array, which is held in memory."""
+    """One array [n, ...] of samples: a .npy mapped from its file, a .npz's array, or a program's. name: the file, or
+    what messages call the array."""
 
     labelled = ""
     remarks: tuple[str, ...] = ()
 
-    def __init__(self, path: Path, array: np.ndarray, labels: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: Path | str, array: np.ndarray, labels: Sequence[Any] | None = None) -> None:
         self.labels = labels
         self.whole = array
-        self._path = path
+        self._name = name
 
     def __len__(self) -> int:
         return len(self.whole)
 
     def where(self, i: int) -> str:
-        return f"{self._path}[{i}]"
+        return f"{self._name}[{i}]"
 
     def image(self, i: int) -> Path | None:
         return None
 
     def array(self, i: int) -> np.ndarray:
         return np.asarray(self.whole[i])
+
+    def rows(self, indices: Sequence[int]) -> np.ndarray:
+        """Samples [n, ...]: a view where they lie side by side."""
+        first, count = indices[0], len(indices)
+        side_by_side = list(indices) == list(range(first, first + count))
+        return np.asarray(self.whole[first : first + count] if side_by_side else self.whole[list(indices)])
 
 
 def stacked(path: Path, input_name: str) -> np.ndarray | None:

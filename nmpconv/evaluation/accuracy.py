@@ -38,7 +38,7 @@ MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
 RANKED, RANKED_AT_ONCE = 5, 64  # classes, samples
 PIECE = 16  # samples of a worker at a time; sequences go whole
-CACHED_BYTES = 1 << 19  # of inputs and outputs of a piece: what stays in a cache
+CACHED_BYTES = 1 << 21  # of inputs and outputs of a piece: what stays in a cache
 PIECE_BYTES = 1 << 24  # of all outputs that wait, and of all inputs that are being run
 PARTS = 4  # pieces for each thread: who is done early takes another one
 
@@ -186,7 +186,7 @@ def evaluate(
         warnings=(*feed.warnings, *ranks.shifted(label_offset)),
         quality=_quality(names, feed, judge, ranks if ranked else None, measures.get(AP)),
         widths=net.widths,
-        footprint=footprint(net.data, net.model.metadata.get("target")),
+        footprint=footprint(net.data, net.model.metadata.get("target"), net.model),
         metrics={name: value for text, measure in measures.items() for name, value in results(measure, text).items()},
     )
 
@@ -225,7 +225,7 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
     size = sum(8 * math.prod(port.shape) for port in net.outputs)
     fed = sum(4 * math.prod(port.shape) for port in net.inputs) * (1 if judge is None else 2)
     if side_by_side:
-        models, threads = Models(pair), net.batch_threads
+        models, threads = Models(pair, net.lone()), net.batch_threads
         if judge is not None:  # each run of the float model takes all cores, and has memory of its own
             threads = min(threads, thread_pool.MOST)
 

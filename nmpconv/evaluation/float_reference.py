@@ -70,11 +70,14 @@ def _opened(pair: ModelPair, thread: int) -> Models:
 
 
 class Models:
-    """The net and the float model, opened. Where calls are no sequences, any number of threads may run them."""
+    """The net and the float model, opened. Where calls are no sequences, any number of threads may run them.
 
-    def __init__(self, pair: ModelPair) -> None:
+    net: of the file, which nobody else runs meanwhile; None: it is loaded.
+    """
+
+    def __init__(self, pair: ModelPair, net: Net | None = None) -> None:
         self._keep, self._model = pair.keep, None
-        self._net = load(pair.file, cpu=pair.cpu, threads=pair.threads)
+        self._net = net or load(pair.file, cpu=pair.cpu, threads=pair.threads)
         shown = {port.tensor for port in self._net.outputs}
         self._is_by_batch = not pair.look.has_sequences and shown.issuperset(pair.keep)
         self._idle = [self._net]

@@ -102,9 +102,11 @@ def _light(weights: Value) -> float:
     """See `Sums.light`."""
     if weights.data is None:
         return 1.0
-    flat = np.abs(weights.data.reshape(len(weights.data), -1).astype(np.int64))
-    fours = flat[:, : flat.shape[1] // 4 * 4].reshape(len(flat), -1, 4).sum(axis=2).max(axis=1, initial=0)
-    light = fours <= (255 if weights.data.dtype == np.int8 else 65533)
+    factors = weights.data.reshape(len(weights.data), -1)
+    ends = factors.shape[1] // 4 * 4
+    sizes = np.abs(factors[:, :ends]).view(f"u{factors.itemsize}")  # of -128: 128
+    fours = sum(sizes[:, i::4].astype(np.uint32 if factors.itemsize > 1 else np.uint16) for i in range(4))
+    light = fours.max(axis=1, initial=0) <= (255 if weights.data.dtype == np.int8 else 65533)
     pairs = np.append(light, light[-1:])[: (len(light) + 1) // 2 * 2].reshape(-1, 2).all(axis=1)
     return float(pairs.mean())
 

@@ -116,9 +116,9 @@ class Batches:
         self._paces: dict[tuple[int, int, bool], float] = {}  # seconds of a sample: see `_is_shared`
         self._turns: Counter[tuple[int, int]] = Counter()
 
-    def of(self, net: _nmp.Net) -> Batches:
+    def of(self, net: _nmp.Net, threads: int) -> Batches:
         """Those of a copy of the net."""
-        return Batches(net, self._inputs, self._outputs, self._arena_bytes, self._threads, self._block)
+        return Batches(net, self._inputs, self._outputs, self._arena_bytes, threads, self._block)
 
     @cached_property
     def _lane(self) -> Lane:

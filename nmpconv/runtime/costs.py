@@ -31,7 +31,8 @@ from nmpconv.ops.custom import Custom
 from nmpconv.ops.effort import Sums
 from nmpconv.ops.weighted import Weighted
 from nmpconv.runtime import interpreter
-from nmpconv.runtime.targets import MICROCONTROLLERS, needs
+from nmpconv.runtime.interpreter import TargetNeeds
+from nmpconv.runtime.targets import MICROCONTROLLERS
 
 DEFAULT = "cortex-m4"  # where nobody says which
 TABLE = Path(__file__).with_name("costs.json")
@@ -71,25 +72,27 @@ def estimated(data: bytes, target: str) -> list[int]:
 
     Raises ModelError; NmpError for an op that the table lacks.
     """
-    return _estimated(read(data), data, target)
+    return _estimated(read(data), interpreter.needs_of_target(data, target), target)
 
 
 def totals(data: bytes, targets: Sequence[str]) -> list[int]:
     """Instructions of a file on each of these targets, as `estimated` has them."""
     model = read(data)
-    return [sum(_estimated(model, data, target)) for target in targets]
+    return [sum(_estimated(model, interpreter.needs_of_target(data, target), target)) for target in targets]
 
 
-def _estimated(model: Model, data: bytes, target: str) -> list[int]:
+def _estimated(model: Model, needs: TargetNeeds, target: str) -> list[int]:
     rows = _table()[target]
-    work = ((_row(rows, op.kernel), op.counts) for op in _counts(model, data, target))
+    work = ((_row(rows, op.kernel), op.counts) for op in _counts(model, needs, target))
     return [round(sum(row.get(name, 0.0) * count for name, count in counts.items())) for row, counts in work]
 
 
-def footprint(data: bytes, target: str | None) -> Footprint:
-    """Needs of a file on a microcontroller: its target, or DEFAULT where that is none. Raises ModelError."""
+def footprint(data: bytes, target: str | None, model: Model | None = None) -> Footprint:
+    """Needs of a file on a microcontroller: its target, or DEFAULT where that is none. model: what is in it; None: it
+    is read. Raises ModelError."""
     there = stand_in(target)
-    return Footprint(needs(data, there).arena, len(data), sum(estimated(data, there)), there)
+    needs = interpreter.needs_of_target(data, there)
+    return Footprint(needs.arena_bytes, len(data), sum(_estimated(model or read(data), needs, there)), there)
 
 
 def stand_in(target: str | None) -> str:
@@ -127,12 +130,11 @@ def _row(rows: Mapping[str, Mapping[str, float]], kernel: str) -> Mapping[str, f
 
 def counted(data: bytes, target: str) -> list[Counted]:
     """Counts the effort of each op of a file. Raises ModelError."""
-    return _counts(read(data), data, target)
+    return _counts(read(data), interpreter.needs_of_target(data, target), target)
 
 
-def _counts(model: Model, data: bytes, target: str) -> list[Counted]:
-    portable = interpreter.needs_of_target(data, target).portable
-    return [_counted(op, model, target, left) for op, left in zip(model.ops, portable, strict=True)]
+def _counts(model: Model, needs: TargetNeeds, target: str) -> list[Counted]:
+    return [_counted(op, model, target, left) for op, left in zip(model.ops, needs.portable, strict=True)]
 
 
 def _counted(op: FileOp, model: Model, target: str, portable: bool) -> Counted:

@@ -50,8 +50,10 @@ class InputRange:
         self.values += x.size
         least, most = float(x.min()), float(x.max())
         low, high = self.low - self.step / 2, self.high + self.step / 2
-        if least < low or most >= high:
-            self.beyond += int(((x < low) | (x >= high)).sum())
+        if least < low:
+            self.beyond += int(np.count_nonzero(x < low))
+        if most >= high:
+            self.beyond += int(np.count_nonzero(x >= high))
         self.min, self.max = min(self.min, least), max(self.max, most)
 
     def merge(self, other: InputRange) -> None:

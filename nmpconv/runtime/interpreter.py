@@ -164,11 +164,19 @@ class Net(Summarized):
         """A net over the same file and packed weights, with an arena of its own (`arena_bytes`), for another thread:
         nets do not wait for each other. Its states are at their start.
         """
+        return self._copied(self.threads, self.batch_threads)
+
+    def lone(self) -> Net:
+        """A copy that computes on the thread which calls it, batches too."""
+        return self._copied(1, 1)
+
+    def _copied(self, threads: int, batch_threads: int) -> Net:
         net = object.__new__(type(self))
         arena_bytes = self.arena_bytes - self._packed_bytes
         net.__dict__.update(self.__dict__, arena_bytes=arena_bytes, _packed_bytes=0)
-        net._net = _nmp.Net(self._net, aligned(net.arena_bytes))
-        net._batches = self._batches.of(net._net)
+        net.threads, net.batch_threads = threads, batch_threads
+        net._net = _nmp.Net(self._net, aligned(net.arena_bytes), threads)
+        net._batches = self._batches.of(net._net, batch_threads)
         return net
 
     __copy__ = copy

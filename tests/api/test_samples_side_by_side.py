@@ -18,10 +18,10 @@ import nmpconv
 from nmpconv.api.file_argument import sources
 from nmpconv.base import thread_pool
 from nmpconv.base.workers import Here
-from nmpconv.data.samples import Samples
+from nmpconv.data.samples import Samples, open_samples
 from nmpconv.errors import InputError
 from nmpconv.evaluation import accuracy, float_reference
-from nmpconv.runtime import interpreter
+from nmpconv.runtime import costs, interpreter
 from nmpconv.runtime.feed import Arrays
 from nmpconv.runtime.interpreter import load
 
@@ -221,3 +221,35 @@ def test_outputs_that_are_no_scores_are_not_kept(monkeypatch: pytest.MonkeyPatch
     x = np.random.default_rng(0).normal(size=(12, 3, 8, 8)).astype(np.float32)
     result = nmpconv.evaluate(nmpconv.convert(tmp_path / "m.onnx", x, fast=True), x, reference=tmp_path / "m.onnx")
     assert result.agreement is None and result.mean_sqnr_db > 20
+
+
+def test_a_file_is_read_once(model: tuple[Path, bytes, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The net that is there runs the samples, and what is known of its file is not read again."""
+    _, file, images = model
+    net = load(file)
+    for module, name in ((float_reference, "load"), (costs, "read")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("read again"))
+    evaluation = nmpconv.evaluate(net, images)
+    assert evaluation.n == COUNT
+    assert evaluation.footprint.flash == len(file)
+
+
+def test_a_net_alone_starts_no_threads(model: tuple[Path, bytes, Path]) -> None:
+    net = load(model[1], threads=3)
+    alone = net.lone()
+    assert (alone.threads, alone.batch_threads, alone.copy().batch_threads) == (1, 1, 1)
+    x = np.random.default_rng(1).integers(0, 256, (40, 8, 8, 3), np.uint8)
+    assert np.array_equal(alone(x)[0], net(x)[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_samples_of_one_array_are_not_copied(dtype: type[np.floating]) -> None:
+    """Pages of new memory cost more than small nets do. Samples that do not lie side by side are gathered."""
+    x = np.random.default_rng(3).normal(size=(COUNT, 3, 8, 8)).astype(dtype)
+    samples = open_samples([(x, np.arange(COUNT))], (1, 3, 8, 8), None)
+    piece = samples.stack(range(5, 9))
+    assert np.shares_memory(piece, x) == (dtype == np.float32)
+    assert np.array_equal(piece, x[5:9, np.newaxis].astype(np.float32))
+    assert np.array_equal(samples.subset([9, 2, 4]).stack([0, 2]), x[[9, 4], np.newaxis].astype(np.float32))
+    assert samples.paths[7] == "data[7]" and samples.labels[7] == 7
+    assert len(open_samples([(x, np.arange(COUNT))], (1, 3, 8, 8), None, limit=4)) == 4
