@@ -92,15 +92,13 @@ class Samples:
         return images.fit(drawn, size, self.preprocess, where=self.source.where(index))
 
     def stack(self, indices: Sequence[int]) -> np.ndarray:
-        """Samples as one array [n, ...], of a stack of them maybe a view. Arrays that are alike are checked at once."""
-        if self.preprocess is None:
-            rows = self._rows([self.indices[i] for i in indices])
-            if rows is not None:
-                with np.errstate(over="ignore"):
-                    batch = rows.astype(self.dtype, copy=False).reshape(len(rows), *self.shape)
-                if np.isfinite(batch).all():  # else the sample that is refused is named below
-                    return batch
-        return np.stack([self[i] for i in indices])
+        """Samples as one array [n, ...], of a stack of them maybe a view. That numbers are finite is not checked where
+        the arrays are alike."""
+        rows = None if self.preprocess is not None else self._rows([self.indices[i] for i in indices])
+        if rows is None:
+            return np.stack([self[i] for i in indices])
+        with np.errstate(over="ignore"):  # becomes infinity
+            return rows.astype(self.dtype, copy=False).reshape(len(rows), *self.shape)
 
     def _rows(self, indices: Sequence[int]) -> np.ndarray | None:
         """Arrays of the source in one; None where they are not alike, or not what the model takes."""

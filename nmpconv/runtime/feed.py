@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -121,19 +122,26 @@ class Feed:
         for name, samples in self._samples.items():
             x = samples.stack(indices)
             if samples.preprocess is None:
-                arrays[name] = self._numbers(name, x, len(indices))
+                try:
+                    arrays[name] = self._numbers(name, x, len(indices))
+                except InputError:
+                    for i in indices:
+                        samples[i]  # names the one that is refused
+                    raise
             else:
                 (arrays[name],) = graph_input(x, samples.preprocess, samples.shape, pixels=True, dtype="int8")
         return arrays
 
     def _numbers(self, name: str, x: np.ndarray, count: int) -> np.ndarray:
-        """Numbers of the ONNX model for an input, of so many samples."""
+        """Numbers of the ONNX model for an input, of so many samples. Raises InputError where they are not finite."""
         port, shape = self._ports[name], self._samples[name].shape
         rows = x.reshape(count, *shape[1:]) if x.ndim > len(shape) and shape[:1] == (1,) else x
         if port.pixels:
             return port.integers(rows)
         input_range = InputRange.of(port)
         input_range.add(port.stored(x), count)
+        if not math.isfinite(input_range.max - input_range.min):
+            port.check_finite(rows)
         with self._counting:
             self.ranges[name].merge(input_range)
         return rows
