@@ -10,6 +10,7 @@ A long name becomes a pattern, which recipes understand. It matches no other nam
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -17,6 +18,8 @@ from typing import Protocol
 WHOLE = 32  # characters of a name that is left as it is
 AND = ";"  # between the parts of a joined name
 PARTS = "/_.:;"  # where a name's end may begin
+PART = re.compile(r"[^/_.:; ]*[/_.:; ]?")
+GAP = "…"
 
 
 class _Named(Protocol):
@@ -43,6 +46,23 @@ def shortened(names: Iterable[str]) -> dict[str, str]:
     known = tuple(dict.fromkeys(names))
     ends = Counter(end for name in known for end in {end for part in name.split(AND) for end in _ends(part)})
     return {name: _joined(name, known, ends) if AND in name else _end(name, ends) for name in known}
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Lines of at most ``width`` characters, which end behind a separator of a name or at a space. A longer part loses
+    its middle, since names that differ do so at their ends.
+    """
+    lines = [""]
+    for part in PART.findall(text):
+        if len(lines[-1]) + len(part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part if len(part.rstrip()) <= width else _shortened_part(part, width)
+    return [line.rstrip() for line in lines if line.strip()] or [""]
+
+
+def _shortened_part(part: str, width: int) -> str:
+    left = (width - len(GAP)) // 2
+    return f"{part[:left]}{GAP}{part.rstrip()[len(GAP) + left - width :]}"
 
 
 def _ends(name: str) -> Iterator[str]:

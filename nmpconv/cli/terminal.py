@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal, NoReturn, TextIO
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -22,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nmpconv.base.quantities import scaled
+from nmpconv.base.short_names import folded
 from nmpconv.cli.console import FOLD, decorated
 
 PACED = 60  # columns from which on a bar has room for how fast it goes
@@ -45,11 +48,8 @@ def show_table(title: str, names: list[str], right: list[bool], cells: list[list
     def drawn(columns: Sequence[int], cells: list[list[str]]) -> Table:
         return _drawn([names[i] for i in columns], [right[i] for i in columns], _picked(cells, columns))
 
-    # A name is one word for rich, but folds.
-    folded = [[cell if to_right else cell[:FOLD] for cell, to_right in zip(row, right, strict=True)] for row in cells]
-
     def least(columns: Sequence[int]) -> int:
-        return console.measure(drawn(columns, folded), options=console.options.update(max_width=1000)).minimum
+        return console.measure(drawn(columns, cells), options=console.options.update(max_width=1000)).minimum
 
     parts = [[0]]
     for i in range(1, len(names)):
@@ -72,15 +72,26 @@ def _drawn(names: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for i, (name, to_right) in enumerate(zip(names, right, strict=True)):
         longest = max(len(name), *(len(row[i]) for row in cells))
-        # "0.00 %" is two words for rich, but stays in one line. What folds, folds to FOLD at least, or rich may give it
-        # less room than it needs, and draw over the edge.
+        # "0.00 %" is two words for rich, but stays in one line.
         whole = to_right or longest <= FOLD
-        least = longest if whole else FOLD
         justify: Literal["right", "left"] = "right" if to_right else "left"
-        table.add_column(Text(name), justify=justify, overflow="fold", no_wrap=whole, min_width=least)
+        table.add_column(Text(name), justify=justify, no_wrap=whole, min_width=longest if whole else FOLD)
     for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(cell) if to_right else _Folding(cell) for cell, to_right in zip(row, right, strict=True)))
     return table
+
+
+@dataclass(frozen=True)
+class _Folding:
+    """A cell that folds, to FOLD at least: rich parts words at spaces alone, and breaks longer ones anywhere."""
+
+    text: str
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(min(FOLD, len(self.text)), len(self.text))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield Text("\n".join(folded(self.text, options.max_width)), no_wrap=True)
 
 
 def show_styled(word: str, style: str) -> None:

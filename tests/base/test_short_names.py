@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from nmpconv.base.short_names import WHOLE, shortened
+import pytest
+
+from nmpconv.base.short_names import WHOLE, folded, shortened
 
 NET = "StatefulPartitionedCall/functional_1/MobileNetV2"
 EXPECTED = {
@@ -30,3 +32,17 @@ def test_a_short_name_is_a_pattern_that_fits_one_name() -> None:
     for name, short in shortened(EXPECTED).items():
         assert [other for other in EXPECTED if fnmatchcase(other, short)] == [name]
         assert len(name) <= WHOLE or len(short) <= len(name)
+
+
+@pytest.mark.parametrize("width", [7, 8, 16, 23, 60])
+def test_names_fold_behind_separators(width: int) -> None:
+    """Lines hold all of a name whose parts fit; of a longer part its two ends, which tell it from others."""
+    name = "net_1/block/stage_one.two:0;a b;" + "/"
+    lines = folded(name, width)
+    assert "".join(lines).replace(" ", "") == name.replace(" ", "")
+    assert all(len(line) <= width and (line[-1] in "/_.:;" or line == lines[-1] or " " in name) for line in lines)
+    long = [f"Partitioned{'x' * 90}Conv{i}" for i in range(2)]
+    ends = [folded(part, width) for part in long]
+    assert [len(line) for [line] in ends] == [width, width]
+    assert ends[0] != ends[1] and ends[0][0][:2] == "Pa"
+    assert folded("", width) == [""]

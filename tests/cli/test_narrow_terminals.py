@@ -52,6 +52,19 @@ def test_numbers_with_units_fit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert all(sum(cell in line for line in lines) >= 3 for cell in ("498 k", "10.00 %", "43.5"))
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_no_word_is_broken(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns) -> None:
+    """A cell goes on in the next line behind a separator of its name, or loses the middle of a part."""
+    for variable, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", str(columns)), ("TERM", "xterm")):
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(console.Talk, "verbose", True)  # whole names
+    console.table(("name", "op", ">dB", "fed with"), [[LONG.format(1, 2, 3), "conv2d", "9.9", "(pixel - mean) / std"]])
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    for part in re.findall(r"[^/_.:;]+", LONG.format(1, 2, 3)):
+        assert part in shown or (part[:4] in shown and "…" in shown)
+    assert "(pixel" in shown and "mean)" in shown
+
+
 def test_a_title_is_as_wide_as_the_terminal(terminal) -> None:
     """Not as wide as its table."""
     Path("images").rename("images_of_a_long_name")
