@@ -33,8 +33,9 @@ from pathlib import Path
 from typing import Any
 
 from nmpconv.base import units
-from nmpconv.base.files import open_file, read_text, toml_of
+from nmpconv.base.files import open_file, place, read_text, toml_of
 from nmpconv.data.sources import files_of
+from nmpconv.data.tables import asked
 from nmpconv.errors import InputError, UsageError, refusal
 
 PYPROJECT = "pyproject.toml"
@@ -179,6 +180,9 @@ def _read_files(project: Project, target: ProjectTarget, weights: Sequence[Path]
     yield from ((f"weights/{path.name}", path) for path in weights)
     for kind, sources in (("calibration", project.calibration), ("test", project.test or {})):
         for name, source in sources.items():
+            if not asked(source)[0].exists():
+                hint = " ".join(filter(None, [f"[data] {kind} of {project.path.name} names it;", place(source)]))
+                raise InputError("no such file or folder", where=str(source), hint=hint)
             folder = source if source.is_dir() else source.parent
             for path in files_of(source):
                 yield f"{kind}/{name}/{Path(os.path.relpath(path, folder)).as_posix()}", path

@@ -16,7 +16,7 @@ def command(
     model: shared_flags.ModelFile,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The file to write; default: the model's name with .html here."),
+        typer.Option("-o", "--output", help="The file to write; default: the model's name with -page.html here."),
     ] = None,
     decoder: shared_flags.DecoderName = None,
     json: shared_flags.Json = False,
@@ -33,7 +33,7 @@ def command(
       nmpconv page detector.nmp --decoder yolox
       nmpconv page words.nmp
     """
-    path = output or Path(f"{shared_flags.stem(model)}.html")
+    path = output or Path(f"{shared_flags.stem(model)}-page.html")  # MODEL.html is a report
     shared_flags.check_output(path, model, json=json)
 
     import nmpconv  # not loaded for --help

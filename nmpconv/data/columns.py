@@ -15,6 +15,7 @@ OF_TABLES = ("label", "labels", "target", "class")  # of tables, in which y is a
 TIMES = ("time", "timestamp", "t", "index", "date", "datetime", "epoch", "elapsed", "seconds_elapsed")
 UNIT = re.compile(r"\s*[(\[].*|_(?:s|ms|us|ns)$")
 LISTED = 5  # names that a message lists
+NAMELESS = "names need `convert --labels FILE`: all classes, a line each, in the order of the model's outputs"
 
 
 def place_of(header: Sequence[str], names: Sequence[str]) -> int | None:
@@ -38,5 +39,5 @@ def class_number(text: str, classes: Sequence[str], where: str) -> int:
     if text in classes:
         return list(classes).index(text)
     listing = ", ".join(classes[:LISTED]) + (", ..." if len(classes) > LISTED else "")
-    hint = f"numbers, or the model's classes: {listing}" if classes else "numbers; names need --labels of `convert`"
+    hint = f"numbers, or the model's classes: {listing}" if classes else NAMELESS
     raise InputError(f"the label {text!r} is not a class number", where=where, hint=hint)

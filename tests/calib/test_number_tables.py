@@ -53,8 +53,9 @@ def test_a_window_over_two_labels_has_none(tmp_path: Path) -> None:
     path = table(tmp_path / "walk.csv", VALUES, "ax,ay,az,label", ["run"] * 10 + ["walk"] * 10)
     samples = open_samples(f"{path}@step=4", (1, 4, 3), None, classes=("walk", "run"))
     assert samples.labels == (1, 1, None, 0, 0)
-    with pytest.raises(InputError, match="the label 'run' is not a class number"):
+    with pytest.raises(InputError, match="the label 'run' is not a class number") as refused:
         open_samples(path, (1, 4, 3), None)
+    assert "--labels FILE" in refused.value.hint and "in the order" in refused.value.hint
 
 
 def test_a_column_of_time_is_left_out_where_it_fits_without(tmp_path: Path) -> None:

@@ -50,6 +50,16 @@ def made(ran) -> dict[str, bool]:
     return {row["target"]: row["made"] for row in ran.json["targets"]}
 
 
+def test_data_that_are_not_there(project) -> None:
+    """As a project begins that `init` wrote. The message names the line to change."""
+    for line, key in (('calibration = "images"', "calibration"), ('test = "images/labels.csv"', "test")):
+        Path("nmpconv.toml").write_text(PROJECT.replace(line, f'{key} = "imagse"'))
+        ran = project("build")
+        assert (ran.code, ran.left) == (ExitCode.INPUT, [])
+        assert "imagse: no such file or folder" in ran.err
+        assert f"[data] {key} of nmpconv.toml names it; did you mean 'images'?" in ran.err
+
+
 def test_targets_are_made_once(project) -> None:
     first = project("build", "--json")
     assert (first.code, made(first)) == (ExitCode.OK, {"a": True, "b": True})

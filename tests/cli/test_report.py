@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+import nmpconv
 from nmpconv.errors import ExitCode
 
 
@@ -61,3 +64,12 @@ def test_what_is_refused(cli) -> None:
     assert cli("report", "model.nmp", "--data", "images", "--reference", "gone.onnx").code == ExitCode.INPUT
     assert cli("convert", "model.onnx", "--data", "images", "--report", "images").code == ExitCode.OUTPUT
     assert not Path("model.html").exists()
+
+
+def test_a_report_and_a_page_have_names_of_their_own(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command overwrote what the other had written."""
+    monkeypatch.setattr(nmpconv, "page", lambda *_, **__: "<p>page</p>")
+    assert cli("report", "model.nmp").left == ["model.html"]
+    ran = cli("page", "model.nmp")
+    assert ran.left == ["model-page.html"]
+    assert ran.out == "model-page.html, 11 B\n"
