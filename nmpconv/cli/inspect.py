@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -231,7 +232,23 @@ def _show(model: Model, constants: bool, instructions: Sequence[int], target: st
     console.table(places, _memory_rows(model), title="Memory map", short=short)
     if model.metadata:
         console.line("Origin")
-        console.facts((name, _within_edge(text)) for name, text in sorted(model.metadata.items()))
+        console.facts((name, _within_edge(_plainly(text))) for name, text in sorted(model.metadata.items()))
+
+
+def _plainly(text: str) -> str:
+    """Entries of a JSON object that say something, without its marks; with --verbose, and of any other text, all."""
+    try:
+        entries = None if console.Talk.verbose else loads(text)
+    except ValueError:
+        entries = None
+    if not isinstance(entries, dict):
+        return text
+    words = [key if value is True else f"{key} {_listed_plainly(value)}" for key, value in entries.items() if value]
+    return ", ".join(words)
+
+
+def _listed_plainly(value: object) -> str:
+    return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
 
 
 def _within_edge(text: str) -> str:

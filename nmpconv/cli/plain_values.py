@@ -39,7 +39,13 @@ def _read_plainly(parameters: list[Any]) -> list[Any]:
         theirs = getattr(parameter, "get_runtime_param", None)  # since typer 0.29
         if theirs is not None and not isinstance(theirs.__self__, _PlainValues):
             parameter.get_runtime_param = _PlainValues(theirs).itself
+        if getattr(parameter, "is_flag", False):
+            parameter.display_type_rich = _no_type
     return parameters
+
+
+def _no_type(ctx: Any) -> None:
+    """In help pages: a flag that takes no value has no type, which typer (0.29 and later) calls <bool>."""
 
 
 class _PlainValues:

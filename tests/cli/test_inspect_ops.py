@@ -195,6 +195,19 @@ def test_metadata_cannot_steer_a_terminal(cli) -> None:
     assert "\x1b" not in ran.out and "\x07" not in ran.out
 
 
+def test_metadata_are_read_by_people(cli) -> None:
+    """Of a JSON object, entries that say something."""
+    config = '{"bits": "8", "audio": null, "state": [], "bias_correction": true, "shape": {"x": [1, 3]}, "max_ram": 0}'
+    Path("m.nmp").write_bytes(to_bytes(cli_files.nmp_graph(), {"config": config, "note": "[1, 2]", "wrong": "{"}))
+    shown = cli("inspect", "m.nmp").out.splitlines()
+    assert [line.split(None, 1)[1] for line in shown if line.startswith(("config", "note", "wrong"))] == [
+        'bits 8, bias_correction, shape {"x": [1, 3]}',
+        "[1, 2]",
+        "{",
+    ]
+    assert config in cli("inspect", "m.nmp", "-v").out
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
