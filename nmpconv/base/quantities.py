@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 
+UNIT = re.compile(r"(?<=\d) (?=(?:%|[mun]?s|dB|[kMGT]?B|[kMGT](?:MACs?)?)(?!\w))")
+JOINT = "\xa0"  # a space at which no line ends
 NOTHING = "-"  # what is not known
 
 
 def clean(text: str) -> str:
     """Names come from files: what is not printable is escaped, so that no file can steer a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def joined(text: str) -> str:
+    """The text with figures that stay in the line of their unit."""
+    return UNIT.sub(JOINT, text)
 
 
 def size(count: int) -> str:

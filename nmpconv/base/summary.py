@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from nmpconv.base.quantities import NOTHING, clean
+from nmpconv.base.quantities import NOTHING, clean, joined
 from nmpconv.base.verdict import UNSURE, WORDS
 from nmpconv.errors import UsageError
 
@@ -132,11 +132,11 @@ def _package(module: str, method: str) -> Any:
 
 
 def _row(tag: str, cells: Iterable[tuple[str, str]]) -> str:
-    filled = (f'<{tag} style="text-align:{end}">{_text(text)}</{tag}>' for text, end in cells)
+    filled = (f'<{tag} style="text-align:{end};padding:1px 8px">{_text(text)}</{tag}>' for text, end in cells)
     return f"<tr>{''.join(filled)}</tr>"
 
 
 def _text(text: str) -> str:
     from html import escape
 
-    return escape(clean(text)).replace(" %", "&nbsp;%")
+    return joined(escape(clean(text)))

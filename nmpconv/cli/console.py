@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, TextIO
 
+from nmpconv.base.quantities import JOINT, joined
 from nmpconv.base.quantities import NOTHING as NOTHING
 from nmpconv.base.quantities import clean as clean
 from nmpconv.base.quantities import db as db
@@ -190,7 +191,8 @@ def facts(rows: Iterable[tuple[str, str]], styles: Mapping[str, tuple[str, str]]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True) or [""]
+    parts = textwrap.wrap(joined(text), width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
+    return [part.replace(JOINT, " ") for part in parts] or [""]
 
 
 class Reporter:

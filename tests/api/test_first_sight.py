@@ -102,6 +102,7 @@ def test_lines_say_what_is_asked_first(shown: dict[str, Any]) -> None:
 
 def test_a_fragment_has_all_layers(shown: dict[str, Any]) -> None:
     html = shown["Converted"]._repr_html_()
+    assert "100\xa0%" in html and "100 %" not in html  # a line that ends between them is read twice
     for layer in shown["Converted"].report.layers:
         assert f">{layer.name}</td>" in html
 

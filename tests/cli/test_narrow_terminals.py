@@ -145,6 +145,20 @@ def test_bisect_on_narrow_terminals(terminal, cli, monkeypatch: pytest.MonkeyPat
         assert not wide - numbers(lines)
 
 
+def test_figures_stay_with_their_units(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for variable, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("TERM", "xterm")):
+        monkeypatch.setenv(variable, value)
+    text = (
+        "keeps 100 % of 20 answers (84 to 100 %), 49.6 kB RAM, 4.61 M steps, worst 26.6 dB: a.jpg in 3 seconds"
+    )
+    for columns in range(24, 90):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        console.facts([("verdict", text)])
+        lines = [line[9:] for line in capsys.readouterr().out.splitlines() if line]
+        assert " ".join(lines) == text
+        assert not [line for line in lines if line.startswith(("%", "dB", "kB", "M "))]
+
+
 def test_talk_without_a_stderr_is_left_out(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """As under pythonw."""
     monkeypatch.setattr(console.sys, "stderr", None)

@@ -66,6 +66,13 @@ def test_what_is_refused(cli) -> None:
     assert not Path("model.html").exists()
 
 
+def test_figures_stay_with_their_units(cli) -> None:
+    """In the verdict, as wide as a phone."""
+    assert cli("report", "model.nmp", "--data", "images", "--reference", "model.onnx").code == ExitCode.OK
+    verdict = re.search(r'<p class="verdict.*?</p>', Path("model.html").read_text())[0]
+    assert "\xa0%" in verdict and " %" not in verdict
+
+
 def test_a_report_and_a_page_have_names_of_their_own(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """One command overwrote what the other had written."""
     monkeypatch.setattr(nmpconv, "page", lambda *_, **__: "<p>page</p>")

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nmpconv import __version__
+from nmpconv.base.quantities import joined
 from nmpconv.base.short_names import of_files
 from nmpconv.errors import UsageError
 from nmpconv.exporters.html import diff, page
@@ -34,6 +35,7 @@ def render(subjects: Sequence[Subject]) -> str:
         "fitted": lambda name, most: _fitted(str(known.get(name, name)), most),
         "named": lambda name: _breakable(str(known.get(name, name))),
         "grouped": "{:,}".format,
+        "joined": joined,
     }
     # The project's own style and script stand in the page as they are; both are free of "</".
     source = {name: Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "script.js")}
