@@ -64,7 +64,7 @@ def test_pictures_have_the_bytes_of_every_machine(
     ):
         [integers] = net.run(load(picture, (32, 32, 3), look))
         assert found["failed"] == ""
-        assert " ms " in found["time"]
+        assert " ms " in found["time"] and int(found["time"].split()[-2]) > 1  # not the first run alone
         assert found["digests"] == [hashlib.sha256(np.ascontiguousarray(integers).tobytes()).hexdigest()]
         assert found["rows"][0][0] == labels[int(np.argmax(integers))]
 

@@ -8,6 +8,7 @@ const net = await load(binary("model"), { module: binary("wasm") });
 const port = net.inputs.find((one) => one.name === input.name);
 // Outputs that are no states, or all.
 const taken = net.inputs.map((one) => one.state);
+const hasStates = taken.some((output) => output >= 0);
 const stateless = net.outputs.filter((_, i) => !taken.includes(i)), outputs = stateless.length ? stateless : net.outputs;
 
 const named = (k) => labels[k] ?? `class ${k}`;

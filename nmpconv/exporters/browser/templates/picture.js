@@ -108,17 +108,23 @@ const spread = (pixels) => {
   pen.drawImage(small, 0, 0, view.width, view.height);
 };
 
-// All that is done to a picture. Returns the milliseconds of the run, and the bytes of each output.
-const answer = (picture) => {
-  const rgb = fitted(picture);
-  feed(rgb);
-  const begin = performance.now();
-  net.runRaw();
-  const took = performance.now() - begin;
+const TIMED = 100; // milliseconds of runs of a picture: the first ones are those of a module that is being compiled
+
+// All that is done to a picture, in at least so many milliseconds.
+const answer = (picture, least = 0) => {
+  const rgb = fitted(picture), end = performance.now() + least;
+  const times = [];
+  do {
+    feed(rgb); // results lie over it
+    const begin = performance.now();
+    net.runRaw();
+    times.push(performance.now() - begin);
+  } while (!hasStates && performance.now() < end);
   tell(rgb);
-  byId("time").textContent = `${took.toFixed(2)} ms for the model, on one thread`;
+  const fast = times.sort((a, b) => a - b).slice(0, Math.ceil(times.length / 2)); // clocks of browsers are coarse
+  const took = fast.reduce((a, b) => a + b) / fast.length;
+  byId("time").textContent = `${took.toFixed(2)} ms for the model, on one thread${times.length > 1 ? `, the faster half of ${times.length} runs` : ""}`;
   seen = rgb;
-  return took;
 };
 
 let seen;
@@ -171,7 +177,7 @@ if (detection) byId("score").value = detection.score;
 byId("score").addEventListener("input", () => seen && tell(seen));
 
 const open = (blob) => tried("picture", async () => {
-  answer(decoded(await createImageBitmap(blob, { premultiplyAlpha: "none", colorSpaceConversion: "none" })));
+  answer(decoded(await createImageBitmap(blob, { premultiplyAlpha: "none", colorSpaceConversion: "none" })), TIMED);
 });
 
 live("live", "camera", { video: true }, async (stream) => {

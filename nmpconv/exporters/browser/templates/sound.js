@@ -1,7 +1,6 @@
 // Sounds: frames as `nmpconv run` makes them, and what the model says to them.
 const { front, turned } = input;
 const framesOf = frontEnd(front), step = front.hop || 1, size = front.window || 1, width = front.mfcc || front.bands || 1;
-const hasStates = taken.some((output) => output >= 0);
 const isRanked = outputs.length === 1 && outputs[0].shape.filter((n) => n > 1).length === 1;
 const seconds = (frames) => (((frames - 1) * step + size) / front.rate).toFixed(2);
 const unit = `${front.bands ? "frame" : "sample"}${input.frames > 1 ? "s" : ""}${hasStates ? " a call" : ""}`;
