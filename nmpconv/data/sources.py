@@ -110,8 +110,7 @@ class Items:
 
 
 class Stack:
-    """One array [n, ...] of samples: a .npy mapped from its file, a .npz's array, or a program's. name: the file, or
-    what messages call the array."""
+    """One array [n, ...] of samples, which may be mapped from a .npy. name: its file, or what messages call it."""
 
     labelled = ""
     remarks: tuple[str, ...] = ()
@@ -135,9 +134,8 @@ class Stack:
 
     def rows(self, indices: Sequence[int]) -> np.ndarray:
         """Samples [n, ...]: a view where they lie side by side."""
-        first, count = indices[0], len(indices)
-        side_by_side = list(indices) == list(range(first, first + count))
-        return np.asarray(self.whole[first : first + count] if side_by_side else self.whole[list(indices)])
+        span = range(indices[0], indices[0] + len(indices))
+        return np.asarray(self.whole[slice(span.start, span.stop) if list(indices) == list(span) else list(indices)])
 
 
 def stacked(path: Path, input_name: str) -> np.ndarray | None:

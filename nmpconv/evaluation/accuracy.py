@@ -225,7 +225,7 @@ def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], wor
     size = sum(8 * math.prod(port.shape) for port in net.outputs)
     fed = sum(4 * math.prod(port.shape) for port in net.inputs) * (1 if judge is None else 2)
     if side_by_side:
-        models, threads = Models(pair, net.lone()), net.batch_threads
+        models, threads = Models(pair, net.copy(threads=1)), net.batch_threads
         if judge is not None:  # each run of the float model takes all cores, and has memory of its own
             threads = min(threads, thread_pool.MOST)
 

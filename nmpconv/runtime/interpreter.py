@@ -126,8 +126,7 @@ class Net(Summarized):
     need a net that no other thread calls, and so do runs that shall not wait for each other: `copy` makes one.
 
     threads: how many may compute a run at most. batch_threads: how many may compute a batch: as many, or one per core
-    where nobody said how many. Each has an arena of its own then, which the net keeps. A forked process may go on using
-    the net.
+    where nobody said how many. Each has an arena of its own then, which the net keeps. A forked process may use it.
 
     States are inputs that hold what an output was in the call before. They are not among ``inputs``, and what they take
     over is not among ``outputs``, where there is any other output.
@@ -160,23 +159,16 @@ class Net(Summarized):
         arena_bytes = self.arena_bytes - self._packed_bytes
         self._batches = Batches(self._net, self.inputs, self.outputs, arena_bytes, self.batch_threads, block)
 
-    def copy(self) -> Net:
+    def copy(self, *, threads: int | None = None) -> Net:
         """A net over the same file and packed weights, with an arena of its own (`arena_bytes`), for another thread:
-        nets do not wait for each other. Its states are at their start.
+        nets do not wait for each other. Its states are at their start. threads: of a batch, and at most of a run.
         """
-        return self._copied(self.threads, self.batch_threads)
-
-    def lone(self) -> Net:
-        """A copy that computes on the thread which calls it, batches too."""
-        return self._copied(1, 1)
-
-    def _copied(self, threads: int, batch_threads: int) -> Net:
         net = object.__new__(type(self))
-        arena_bytes = self.arena_bytes - self._packed_bytes
-        net.__dict__.update(self.__dict__, arena_bytes=arena_bytes, _packed_bytes=0)
-        net.threads, net.batch_threads = threads, batch_threads
-        net._net = _nmp.Net(self._net, aligned(net.arena_bytes), threads)
-        net._batches = self._batches.of(net._net, batch_threads)
+        arena_bytes, most = self.arena_bytes - self._packed_bytes, threads or self.batch_threads
+        net.__dict__.update(self.__dict__, arena_bytes=arena_bytes, _packed_bytes=0, batch_threads=most)
+        net.threads = min(most, self.threads)
+        net._net = _nmp.Net(self._net, aligned(net.arena_bytes), net.threads)
+        net._batches = self._batches.of(net._net, most)
         return net
 
     __copy__ = copy

@@ -236,8 +236,9 @@ def test_a_file_is_read_once(model: tuple[Path, bytes, Path], monkeypatch: pytes
 
 def test_a_net_alone_starts_no_threads(model: tuple[Path, bytes, Path]) -> None:
     net = load(model[1], threads=3)
-    alone = net.lone()
+    alone = net.copy(threads=1)
     assert (alone.threads, alone.batch_threads, alone.copy().batch_threads) == (1, 1, 1)
+    assert (net.copy().threads, net.copy(threads=8).threads) == (3, 3)
     x = np.random.default_rng(1).integers(0, 256, (40, 8, 8, 3), np.uint8)
     assert np.array_equal(alone(x)[0], net(x)[0])
 
