@@ -38,7 +38,7 @@ MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
 RANKED, RANKED_AT_ONCE = 5, 64  # classes, samples
 PIECE = 16  # samples of a worker at a time; sequences go whole
-CACHED_BYTES = 1 << 21  # of inputs and outputs of a piece: what stays in a cache
+CACHED_BYTES = 1 << 20  # of inputs and outputs of a piece: what stays in a cache
 PIECE_BYTES = 1 << 24  # of all outputs that wait, and of all inputs that are being run
 PARTS = 4  # pieces for each thread: who is done early takes another one
 
