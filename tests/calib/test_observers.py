@@ -199,3 +199,8 @@ def test_histograms_without_counts_share_their_zeros() -> None:
     for joined in (empty.merge(counted), counted.merge(empty)):
         assert (joined.exponent, joined.zeros, joined.total) == (counted.exponent, 4, 5)
     assert empty.merge(empty).total == 6
+
+
+def test_reach_has_a_bound() -> None:
+    stats = stats_of([np.zeros((1, 2), np.float32), np.full((1, 2), 3, np.float32)])
+    np.testing.assert_array_equal(stats.reach(), [12, 12])

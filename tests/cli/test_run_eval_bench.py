@@ -10,6 +10,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import cli_files
 import numpy as np
@@ -24,7 +26,7 @@ from nmpconv.cli import console, shared_flags
 from nmpconv.errors import UsageError
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph import reference
-from nmpconv.runtime import interpreter
+from nmpconv.runtime import benchmark, interpreter
 from nmpconv.runtime.benchmark import Timing
 
 
@@ -285,3 +287,10 @@ def test_compare() -> None:
     for k in (1, 5, 9, 12):
         assert top_k_rows(rows, k) == [top_k(row, k) for row in rows]
         assert top_k_rows(rows, k) == [np.argsort(-row.ravel(), kind="stable")[:k].tolist() for row in rows]
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(0.0, 1000), (0.01, 200), (9.0, 10)])
+def test_runs_fit_into_two_seconds(seconds: float, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "_time", lambda *call: seconds)
+    net: Any = SimpleNamespace(settled=True, reset=lambda: None, profile=lambda count: ())
+    assert len(benchmark.measure(net, runs=None, warmup=0, sequences=[[[]]]).latencies) == runs

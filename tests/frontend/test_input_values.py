@@ -181,3 +181,17 @@ def test_metadata_that_are_no_lists_of_numbers_are_left_out() -> None:
     config = {"input_values": {"x": [1, 2.5], "y": 3, "z": ["a"]}, "input_shapes": {"x": [1, 2], "y": [1, "N"]}}
     assert of_config(config) == ({"x": [1, 2.5]}, {"x": (1, 2)})
     assert of_config({"input_values": [1], "input_shapes": None}) == ({}, {})
+
+
+def test_branches_one_after_another_have_the_same_names(tmp_path):
+    one, other = "p () => (float[1,4] z) { a = Neg(%s) z = Exp(a) }", "q () => (float[1,4] z) { z = Relu(%s) }"
+    nodes = " ".join(
+        f"{y} = If (c) <then_branch = {one % x}, else_branch = {other % x}>" for x, y in (("x", "h"), ("h", "y"))
+    )
+    text = f"(float[1,4] x, int64 sr) => (float[1,4] y) <int64 rate = {{16000}}> {{ c = Equal(sr, rate) {nodes} }}"
+    model = build(text, 17, tmp_path / "m.onnx")
+    x = np.float32([[-1, 0, 0.5, 2]])
+    [wanted] = run(model, {"x": x, "sr": np.array(16000)})
+    bound = read(tmp_path / "m.onnx", {"sr": (16000,)})
+    assert {"a_1", "a_2"} <= {name for node in bound.graph.node for name in node.output}
+    np.testing.assert_array_equal(run(bound, {"x": x})[0], wanted)

@@ -256,3 +256,10 @@ def run(model, feed):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feed)
+
+
+def test_the_larger_factor_is_first(tmp_path):
+    build("(float[1,4,1,8] z, float[1,4,9,8] x) => (y) { y = Mul(z, x) }", 13, tmp_path / "model.onnx")
+    graph = load(tmp_path / "model.onnx")
+    [(first, second)] = (node.inputs for node in graph.nodes if node.op == "mul")
+    assert graph[first].size > graph[second].size

@@ -112,7 +112,7 @@ def test_shapes_that_follow_from_shapes(tmp_path: Path):
 
 
 def test_constants_that_are_computed(tmp_path: Path):
-    """RANK, RANGE, FILL, ONE_HOT and the logical operators, which no input reaches."""
+    """RANK, RANGE, FILL, ONE_HOT, FLOOR_MOD and the logical operators, which no input reaches."""
     tensors = {"x": Tensor((1, 4)), "y": Tensor((1, 4)), "h": Tensor((1, 4)), "t": Tensor((1, 4), "bool")}
     tensors |= {
         "r": Tensor((), "int32"),
@@ -122,9 +122,19 @@ def test_constants_that_are_computed(tmp_path: Path):
     }
     arrays: dict[str, Any] = {"i": np.array([2], np.int32), "d": np.array(4, np.int32), "on": np.float32(1)}
     arrays |= {"off": np.float32(0), "0": np.float32(0), "4": np.float32(4), "1": np.float32(1)}
-    arrays |= {"z": np.array([1, 4], np.int32), "k": np.array([[True, False, True, True]])}
+    arrays |= {
+        "-3": np.array(-3, np.int32),
+        "z": np.array([1, 4], np.int32),
+        "k": np.array([[True, False, True, True]]),
+    }
     tensors |= {name: constant(value) for name, value in arrays.items()} | {"e": Tensor((1, 4)), "o": Tensor((1, 4))}
-    tensors |= {"a": Tensor((1, 4), "bool"), "n": Tensor((), "int32"), "c": Tensor(()), "u": Tensor((4,))}
+    tensors |= {
+        "a": Tensor((1, 4), "bool"),
+        "n": Tensor((), "int32"),
+        "q": Tensor((), "int32"),
+        "c": Tensor(()),
+        "u": Tensor((4,)),
+    }
     ops = [
         Op("ONE_HOT", ("i", "d", "on", "off"), ("h",), "OneHotOptions", {"axis": -1}),
         Op("RANGE", ("0", "4", "1"), ("l",)),
@@ -134,7 +144,8 @@ def test_constants_that_are_computed(tmp_path: Path):
         Op("LOGICAL_OR", ("a", "k"), ("m",)),
         Op("SELECT_V2", ("m", "h", "f"), ("e",)),
         Op("RANK", ("e",), ("n",)),
-        Op("CAST", ("n",), ("c",), "CastOptions", {}),
+        Op("FLOOR_MOD", ("n", "-3"), ("q",)),
+        Op("CAST", ("q",), ("c",), "CastOptions", {}),
         Op("MUL", ("l", "c"), ("u",), "MulOptions", {}),
         Op("ADD", ("e", "u"), ("o",), "AddOptions", {}),
         Op("ADD", ("x", "o"), ("y",), "AddOptions", {}),
@@ -142,8 +153,17 @@ def test_constants_that_are_computed(tmp_path: Path):
     (tmp_path / "m.tflite").write_bytes(tflite(tensors, ops, ["x"], ["y"]))
     proto = to_onnx((tmp_path / "m.tflite").read_bytes(), "m")
     [got] = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": np.zeros((1, 4), np.float32)})
-    assert got.tolist() == [[0, 3, 5, 6]]
+    assert got.tolist() == [[0, 0, -1, -3]]
+    assert all(one.version > 0 for one in proto.opset_import)
     load(tmp_path / "m.tflite")
+
+
+def test_a_buffer_may_be_empty(tmp_path: Path):
+    """Older converters gave each tensor one."""
+    tensors = {"none": constant(np.zeros(0, np.float32)), "x": Tensor((1, 4), more={"buffer": 1})}
+    tensors["y"] = Tensor((1, 4), more={"buffer": 1})
+    (tmp_path / "m.tflite").write_bytes(tflite(tensors, [Op("RELU", ("x",), ("y",))], ["x"], ["y"]))
+    assert load(tmp_path / "m.tflite").inputs == ("x",)
 
 
 def test_weights_of_four_bits(tmp_path: Path):

@@ -78,6 +78,22 @@ def test_counts_of_a_convolution() -> None:
     assert (m4.counts["steps"], m55.counts["steps"], rv32.counts["steps"]) == (20 * 5 * 56, 20 * 8 * 64, 20 * 6 * 54)
     assert (m4.counts["edges"], m4.counts["rows"]) == (20 - 3 * 2, 60)
     assert m4.counts["padding"] == 20 * 9 - (2 + 3 * 3 + 2) * (2 + 2 * 3 + 2)
+    assert m55.counts["broken"] == m55.counts["steps"]
+    assert costs.counted(layer(8, 128, 8), "cortex-m55")[0].counts["broken"] == 0
+
+
+def test_counts_of_operands_that_are_repeated() -> None:
+    """By the last axis, or as a whole; and numbers without one."""
+    names, lines = [], []
+    for shapes in (((1, 3, 8),) * 2, ((1, 3, 8), (1, 1, 8)), ((1, 3, 8), (1, 3, 1)), ((), ())):
+        operands = [fed(str(i), shape, 8, -4) for i, shape in enumerate(shapes)]
+        (one,) = costs.counted(
+            file(single(OPS["add"], "case", OPS["add"].Params(), operands, grid(8, -4))), "cortex-m4"
+        )
+        names.append(one.kernel)
+        lines.append(one.counts["lines"])
+    assert names == ["add 8/8/8", "add 8/8/8 rows", "add 8/8/8 scalars", "add 8/8/8"]
+    assert lines == [3, 3, 3, 1]
 
 
 def test_counts_of_a_depthwise_convolution() -> None:
