@@ -13,6 +13,7 @@ import cli_files
 import numpy as np
 import onnx
 import pytest
+from onnx_text import build
 from PIL import Image
 
 import nmpconv
@@ -290,3 +291,17 @@ def test_a_file_of_pictures_is_judged_on_the_models_numbers(wanted, folder: Path
     assert by_numbers.agreement == by_pixels.agreement
     with pytest.raises(InputError, match="most are no pixels"):
         nmpconv.evaluate(wanted, 255 * numbers)
+
+
+def test_a_journal_needs_a_folder(folder: Path) -> None:
+    with pytest.raises(OutputError):
+        nmpconv.convert(folder / "model.onnx", dry_run=True, journal=folder / "none" / "journal.json")
+
+
+def test_indices_beside_numbers(tmp_path: Path) -> None:
+    """Indices are right or wrong, and the distance of what follows them is measured."""
+    build("(float[1,4] x) => (i, y) { i = ArgMax<axis=1>(x) y = Tanh(x) }", 13, tmp_path / "m.onnx")
+    x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    found = nmpconv.evaluate(nmpconv.convert(tmp_path / "m.onnx", x), x, reference=tmp_path / "m.onnx")
+    assert found.sqnr is not None and list(found.sqnr) == ["y"]
+    assert 20 < found.sqnr["y"] < 100

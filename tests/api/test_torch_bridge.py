@@ -328,3 +328,13 @@ def test_torch_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match=r"pip install nmpconv\[torch\]"):
         import nmpconv.torch  # noqa: F401
+
+
+def test_slopes_end_where_results_saturate(torch: Any) -> None:
+    from nmpconv.torch.layers import StraightRounding
+
+    x = torch.tensor([-3.0, -2.6, -2.4, 0.0, 2.4, 2.6, 3.0], requires_grad=True)
+    y = StraightRounding.apply(x, -2, 2)
+    y.sum().backward()
+    assert y.tolist() == [-2, -2, -2, 0, 2, 2, 2]
+    assert x.grad.tolist() == [0, 0, 1, 1, 1, 0, 0]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Barrier, Semaphore, get_ident
+from typing import Any
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from nmpconv import bisection
 from nmpconv.base import thread_pool
+from nmpconv.base.progress import silent
 from nmpconv.base.thread_pool import each
+from nmpconv.conversion import candidates
+from nmpconv.passes.quantize.overrides import NOTHING
 
 
 @pytest.fixture(params=[0, 1, 3])
@@ -70,3 +77,26 @@ def test_who_waits_leaves_its_cpu_to_others(monkeypatch: pytest.MonkeyPatch) -> 
         return each(lambda k: inside.wait(20), range(2)) if i == 1 else []
 
     assert sorted(each(some, range(2))[1]) == [0, 1]
+
+
+class Asked:
+    """Stands for trials; tells how many threads BLAS has."""
+
+    def convert(self, *asked: object) -> Any:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+def test_blas_has_one_thread_as_in_a_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sums depend on how many there are."""
+
+    def rebuild(*asked: object) -> Any:
+        raise LookupError(Asked().convert())
+
+    monkeypatch.setattr(bisection, "rebuild", rebuild)
+    monkeypatch.setattr(bisection.reader, "read", lambda content: content)
+    with threadpool_limits(2):
+        assert Asked().convert() == {2}
+        assert candidates._converted(Asked(), (NOTHING, ())) == {1}  # type: ignore[arg-type]
+        with pytest.raises(LookupError) as caught:
+            bisection.bisect(Path("m"), Path("m.nmp"), b"", {}, recipe=None, metric=None, decoder=None, progress=silent)
+    assert caught.value.args == ({1},)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,9 @@ def test_an_exponent_by_a_recipe(made: tuple[Path, np.ndarray], options: dict, t
     recipe.write_text(f'[tensors]\n"{name}" = {{ exponent = {exponent} }}\n')
     bad = nmpconv.convert(model, data, recipe=recipe, **options)
     output = tmp_path / "found"
-    found = nmpconv.bisect(model, bad, data, output=output)
+    told: list[tuple[Any, ...]] = []
+    found = nmpconv.bisect(model, bad, data, output=output, progress=lambda *stage: told.append(stage))
+    assert ("rank", len(found.rows), len(found.rows)) in told
     assert (found.rows[0].name, found.rows[0].moved, found.rows[0].table) == (name, COARSER, "tensors")
     assert found.rows[0].db > 3
     close(found)

@@ -28,7 +28,7 @@ from nmpconv.calib.parity import Parity
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
 from nmpconv.frontend.to_onnx import to_onnx
-from nmpconv.ir import Graph
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.passes.float import FLOAT
 
 IMAGE = "(float[1,4,6,5] x) => (y)"
@@ -428,3 +428,12 @@ def test_one_gate_near_0(tmp_path: Path) -> None:
         assert found.holds, (seed, found)
     wrong = first_layer(graph, lambda weights: weights * 1.001, 1)
     assert not against_its_file(tmp_path / "m.onnx", wrong).holds
+
+
+def test_what_is_moved_has_the_numbers_of_what_it_was() -> None:
+    """Compared once, under the name of what made them; so is what no input reaches, not at all."""
+    steps = (("lookup", "c", "k"), ("lookup", "x", "y"), ("reshape", "y", "t"), ("add", "t", "z"))
+    nodes = tuple(Node(op, name, (x,), (name,), None) for op, x, name in steps)
+    values = {name: Value(name, (1, 4)) for name in ("x", "c", "k", "y", "t", "z")}
+    graph = Graph("g", ("x",), ("z",), nodes, values)
+    assert parity._twins(graph, {"x", "y", "t", "z"}) == {"y": "y", "z": "z"}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from float_nets import residual
 from onnx_net import Net
 
 from nmpconv.base.progress import silent
-from nmpconv.conversion import costly_widths
+from nmpconv.conversion import candidates, costly_widths
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.pipeline import Result, convert, plan
 from nmpconv.file.reader import read
@@ -120,3 +122,11 @@ def test_sizes_without_data_hold_it(tmp_path: Path) -> None:
     NETS["deep"](tmp_path / "net.onnx")
     default, strict = (plan(tmp_path / "net.onnx", Options(bits="8", widths=w)).data for w in ("default", "strict"))
     assert max(times(default, strict).values()) <= 1.3
+
+
+def test_widths_are_assumed_without_exponents() -> None:
+    graph = residual()
+    wide = candidates.AssumedWidths(SimpleNamespace(graph=graph, bits={})).graph(["p"])  # type: ignore[arg-type]
+    grids = {value.name: value.quant for value in wide.activations()}
+    assert {name for name, quant in grids.items() if quant.bits == 16} >= {"p"}  # type: ignore[union-attr]
+    assert {quant.exponents for quant in grids.values()} == {(0,)}  # type: ignore[union-attr]

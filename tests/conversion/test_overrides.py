@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import pytest
 from float_nets import RELU, feeds, in_bits, observed, residual
 from nets import Net
 
 from nmpconv.conversion.quantizer import Fitter, Prepared
+from nmpconv.conversion.recipes import to_text
 from nmpconv.errors import InputError
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.passes import residual_operands
+from nmpconv.passes.quantize import rounding
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Line, resolve
 from nmpconv.passes.quantize.rounding import Rounding
@@ -179,6 +184,7 @@ def test_raw_pixels_stay_as_they_are() -> None:
     for said, why in (({"bits": 16}, "raw pixels have 8 bits"), ({"exponent": -1}, "that of raw pixels is 0")):
         with pytest.raises(InputError, match=why):
             prepared(graph, resolve(graph, [line("x", **said)], []))
+    assert grids(prepared(graph, resolve(graph, [line("x", bits=8)], []))[0].ranged)["x"][:2] == (8, 0)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -197,3 +203,29 @@ def test_any_widths_make_a_legal_graph(net: Graph, seed: int) -> None:
 def test_only_the_widths(net: Graph) -> None:
     found = resolve(net, [line("p", bits=16, exponent=-3)], [line("n_p", rounding="gptq", weight_bits=16)]).widths()
     assert (set(found.tensors["p"]), set(found.ops["n_p"])) == ({"bits"}, {"weight_bits"})
+
+
+def test_origins_of_those_that_may_have_one_are_said(net: Graph) -> None:
+    found = prepared(net)[0]
+    text = to_text({}, net, found.chosen, ["p"], {}, NOTHING)
+    assert [row.split(" = ")[0] for row in text.splitlines() if " origin = " in row and row[0] == '"'] == ['"p"']
+
+
+@pytest.mark.parametrize(("bits", "threads"), [(8, {2}), (16, {1})])
+def test_sums_that_round_have_one_order(bits: int, threads: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Second moments of int16 are added by one thread however large they are."""
+    net, seen = Net(3), set()
+    net.input("x", 1, 6, 6, 4)
+    net.conv("x", "y", 5, 3)
+
+    def each(function: Any, items: Iterable[Any], most: int = 4) -> list[Any]:
+        seen.add(most)
+        return [function(item) for item in items]
+
+    monkeypatch.setattr(rounding, "MUCH", 0)
+    monkeypatch.setattr(rounding, "each", each)
+    graph = net.graph("y")
+    images = feeds(graph)
+    made = Fitter(graph, observed(graph, images), in_bits(graph, bits), Method(), Rounding(), images)
+    made.quantize(made.prepare("scalar", images, Trace()), True, Trace())
+    assert seen - {4} == threads

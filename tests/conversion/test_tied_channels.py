@@ -169,3 +169,10 @@ def test_a_recipe_makes_the_same_file_and_integers_are_the_reference_s(tmp_path:
     for seed in range(5):
         fed = integers(np.random.default_rng(seed).normal(0, 1, made.graph[x].shape), made.graph[x])
         assert np.array_equal(load(made.data).run(fed)[0], run_reference(made.graph, {x: fed})[y])
+
+
+def test_a_ceiling_that_brings_little_is_none() -> None:
+    """Half a dB, in a sum of many layers."""
+    classes = shared_ceiling.Classes({"a": np.arange(8)}, {"a": np.array([1.72, *[1.0] * 7])}, np.ones(8, bool))
+    layers = [shared_ceiling.WeightedLayer("a", np.ones(8))] * 40
+    assert np.array_equal(shared_ceiling.lowered([["a"]], layers, classes, np.ones(8)), np.ones(8))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -202,6 +204,14 @@ def test_only_the_ops_of_the_model(model: Path) -> None:
     assert {"conv2d", "average_pool", "fully_connected", "reshape"} <= ops
     assert ops.isdisjoint({"softmax", "resize", "add", "lookup"})
     assert "src/ops/resize.c" in bundle({})
+
+
+def test_includes_are_relative_to_the_file() -> None:
+    files = bundle({})
+    sources = {path for path in files if path.startswith("src/")}
+    for path in sources:
+        for name in re.findall(r'^#include "([^"]+)"', files[path].decode(), re.MULTILINE):
+            assert posixpath.normpath(f"{posixpath.dirname(path)}/{name}") in sources, (path, name)
 
 
 def test_a_folder_in_use_is_left_alone(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

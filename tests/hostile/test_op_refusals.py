@@ -10,6 +10,7 @@ import op_cases
 import pytest
 from verified import inspected, verified
 
+from nmpconv import _nmp
 from nmpconv.file import flatbuffer
 from nmpconv.file.writer import to_bytes
 from nmpconv.ops import OPS
@@ -124,9 +125,15 @@ def test_weights_with_exponents_along_another_axis() -> None:
 def test_axes_that_are_not_there(name: str) -> None:
     root = tables(FIRST[name])
     assert status(flatbuffer.pack(root)) == 0
-    for axis in (-1, len(root["tensors"][root["ops"][0]["outputs"][0]]["shape"]), 2**31 - 1, -(2**31)):
+    rank = len(root["tensors"][root["ops"][0]["inputs"][0]]["shape"])
+    for axis in (-1, rank, 2**31 - 1, -(2**31)):
         root["ops"][0]["params"][1]["axis"] = axis
-        assert status(flatbuffer.pack(root)) == OP, axis
+        data = flatbuffer.pack(root)
+        assert status(data) == OP, axis
+        if axis == rank:
+            with pytest.raises(_nmp.Fault) as caught:
+                inspected(data)
+            assert caught.value.args[2:5] == ("axis", axis, rank - 1)
 
 
 @pytest.mark.parametrize("name", [name for name in ALONG if OPS[name].axis_max])
@@ -245,6 +252,17 @@ def test_entries_of_lrn(entry: int, value: int) -> None:
     data[entry] = value
     table["data"] = data.view(np.uint8)
     assert status(flatbuffer.pack(root)) == OP
+
+
+def test_shifts_of_lrn() -> None:
+    """Five squares of int16 have 33 bits, and all but 61 are there for their fraction."""
+    root = tables("lrn/5of16/16x16/random")
+    for shift, wanted in ((27, 0), (28, OP)):
+        root["ops"][0]["params"][1]["shift"] = shift
+        assert status(flatbuffer.pack(root)) == wanted
+    with pytest.raises(_nmp.Fault) as caught:
+        inspected(flatbuffer.pack(root))
+    assert caught.value.args[2:5] == ("shift of the sum", 28, 27)
 
 
 def test_weights_of_a_sum_that_overflows() -> None:

@@ -102,6 +102,13 @@ RULES: list[tuple[str, str, Changes]] = [
     ("exponents of the weights", "normalize", {"in 2": {"axis": 1, "exponents": [-12] * 64}}),
     ("shift", "normalize", {"in 1": {"exponents": [-64]}}),
     ("rank of the output", "pad", {"out": {"shape": (6, 5, 4)}}),
+    ("number of inputs", "pad", {"op": {"inputs": [0]}}),
+    ("stride", "conv2d", {"params": {"stride_h": 32768}}),
+    (
+        "dimensions that do not broadcast",
+        "batch_matmul",
+        {"in 0": {"shape": (2, 5, 7)}, "in 1": {"shape": (3, 3, 7)}, "out": {"shape": (3, 5, 3)}},
+    ),
     ("octaves of the table", "sum_lookup", {"in 2": constant((2,), 32)}),
     ("octaves of the table", "sum_lookup", {"in 2": constant((37,), 32)}),
     ("constant weights", "sum_lookup", {"in 1": {"data": None}}),

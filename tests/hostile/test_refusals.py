@@ -299,6 +299,13 @@ def test_large_numbers_are_told(good: bytes, sentence: str, what: str, told: int
     with pytest.raises(_nmp.Fault) as caught:
         inspected(flatbuffer.pack(root))
     assert caught.value.args[2:5] == (what, told, allowed)
+    assert what != "arena_bytes" or caught.value.args[5:] == (-1, -1)  # no op's and no tensor's
+
+
+def test_the_largest_arena(good: bytes) -> None:
+    root = flatbuffer.unpack(good)
+    root["arena_bytes"] = 2**31 - 1
+    assert verified(flatbuffer.pack(root))[0] == Status.OK
 
 
 def test_the_unchanged_file_is_fine(good: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nmpconv.errors import Unsupported
-from nmpconv.ir import Value
+from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.average_pool import AveragePoolParams
 from nmpconv.ops.conv2d import Conv2DParams
@@ -71,3 +71,14 @@ def test_a_window_that_sees_only_padding() -> None:
             assert fits
         except Unsupported:
             assert not fits
+
+
+@pytest.mark.parametrize(
+    ("size", "alpha", "bias", "least"), [(1, 1.0, 1.0, -60), (2, 1.0, 1.0, -59), (1, 4.0, 1.0, -61)]
+)
+def test_grids_of_lrn(size: int, alpha: float, bias: float, least: int) -> None:
+    """The bias is below 2^120 squares of a step."""
+    grid = Value("x", (1, 2, 2, 9), quant=Quant(16, (0,), -32768, 32767))
+    graph = Graph("g", ("x",), ("y",), (), {"x": grid})
+    [limit] = OPS["lrn"].limits(Node("lrn", "n", ("x",), ("y",), LrnParams(size, alpha=alpha, bias=bias)), graph)
+    assert limit.least == least

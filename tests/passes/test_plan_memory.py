@@ -11,7 +11,7 @@ from nmpconv.graph.text import parse
 from nmpconv.graph.verify import _intact, _places
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
-from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.memory import knapsack, plan_memory
 from nmpconv.passes.memory.plan_memory import lower_bound, run
 
 
@@ -147,3 +147,10 @@ def test_a_place_that_just_fits_is_free_early() -> None:
     assert peak(graph) == 64 + 32
     plan = run(graph)
     assert plan["b"].offset + 64 <= plan["x"].offset  # type: ignore[operator]
+
+
+def test_a_first_input_may_be_left_out() -> None:
+    """Where the fast memory has room for one of two."""
+    items = [knapsack.Item(10, -1, 1, worth=1), knapsack.Item(8, -1, 1, worth=5)]
+    assert knapsack.choose(items, [8, 8, 8]) == {1}
+    assert knapsack.most(items, [10, 10, 10]) == 5

@@ -155,7 +155,7 @@ ONE = "(float[1,4,12] x) => (y) <float[4,4,3] w, float[4] b> { a = %s y = Relu(a
 @pytest.mark.parametrize(
     ("op", "told", "message"),
     [
-        ("Conv<pads=[1,1]>(x, w, b)", "axis=2,hop=1", "pads the end of time, which a stream does not have"),
+        ("Conv<pads=[1,1]>(x, w, b)", "axis=2,hop=1", "'a' pads the end of time, which a stream does not have"),
         ("Conv<pads=[2,0], strides=[2]>(x, w, b)", "axis=2,hop=3", "a stride of 2 frames, a call brings 3"),
         (
             "AveragePool<kernel_shape=[3], pads=[2,0], count_include_pad=0>(x)",

@@ -221,3 +221,8 @@ def test_what_cannot_be() -> None:
         camera.decoded(np.zeros((1, 7), np.uint8), "rgb565", 4, 3)
     with pytest.raises(InputError, match="steps of the input"):
         camera.scaled_input((1, 1, 1), Preprocess(std=(1e-9,)), (8, -128, 127), (1.0,), (0.0,))
+
+
+def test_numbers_have_as_many_bits_as_fit() -> None:
+    to = camera.scaled_input((1, 1, 1), Preprocess((0.0,), (1.0,), (0.0, 255.0)), (16, -9, 9), (256.0,), (0.0,))
+    assert (to.shift, to.factor) == (24, (1 << 16,))

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 from board_programs import output
 from c_core import C99, SANITIZE, WARNINGS, includes, sources
+from verified import inspected
 
+from nmpconv import _nmp
 from nmpconv.base import sound
 from nmpconv.base.sound import SoundFront
 from nmpconv.base.sqnr import sqnr_db
@@ -27,7 +29,7 @@ from nmpconv.data.audio import FrontEnd, parse, to_pcm
 from nmpconv.device.simulator import MACHINES
 from nmpconv.errors import ModelError, UsageError
 from nmpconv.exporters.c_sources import bundle
-from nmpconv.file import reader
+from nmpconv.file import flatbuffer, reader
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Shifts
 from nmpconv.passes.memory import plan_memory
@@ -310,6 +312,21 @@ def test_hostile_numbers_are_refused(what: str) -> None:
     with pytest.raises(ModelError) as error:
         interpreter.load(data)
     assert error.value.status == "NMP_E_TENSOR"
+
+
+def test_a_coefficient_may_be_nothing() -> None:
+    front = replace(parse(FRONTS["odd"]).whole, cepstrum=(0,) * 7)
+    data = file_of(front)
+    assert reader.read(data).inputs[0].sound == front
+    interpreter.load(data)
+
+
+def test_sound_is_of_inputs() -> None:
+    root = flatbuffer.unpack(file_of(parse(FRONTS["odd"]).whole))
+    root["outputs"][0]["sound"], root["inputs"][0]["sound"] = root["inputs"][0]["sound"], None
+    with pytest.raises(_nmp.Fault) as caught:
+        inspected(flatbuffer.pack(root))
+    assert caught.value.args[2:5] == ("sound of an output", 1, 0)
 
 
 def test_random_numbers_are_judged_alike() -> None:
