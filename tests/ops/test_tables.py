@@ -184,3 +184,10 @@ def test_a_constant_operand_keeps_16_bits() -> None:
 def test_powers_below_1_are_steep(exponent: float, steep: bool) -> None:
     """A power of 0 has no numbers among its steps."""
     assert [is_steep(step) for step in LookupParams("power", alpha=exponent).steps()] == [steep]
+
+
+def test_an_epsilon_next_to_a_power_of_two_has_31_bits() -> None:
+    q, eps = np.zeros((1, 4), np.int16), float(np.nextafter(1.0, 0.0))
+    operands = [Operand(q, grid(16, -12)), *(Operand(np.ones((1, 4)), grid(32, 0), const=True) for _ in range(2))]
+    case = single(OPS["normalize"], "normalize", NormalizeParams((1,), eps=eps), operands, grid(16, -12), quantize=True)
+    assert case.graph.nodes[0].params.epsilon == 2**31 - 1
