@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from onnx_text import build
+from onnx_text import build, feeds
 from test_expand import check, recurrent
+from test_lowering import run
 
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.to_onnx import to_onnx
 
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
@@ -37,3 +40,14 @@ def test_windows_of_eight_dimensions(tmp_path):
         "k = Relu(h) l = ReduceSum(k) z = Add(d, l) }"
     )
     check(13, text, tmp_path)
+
+
+def test_a_part_without_elements_is_left_out(tmp_path):
+    text = (
+        "(float[1,4] x) => (y) <int64[1] s = {2}, int64[1] a = {1}> { e = Slice(x, s, s, a) y = Concat<axis=1>(e, x) }"
+    )
+    build(text, 13, tmp_path / "model.onnx")
+    graph = load(tmp_path / "model.onnx")
+    feed = feeds(graph)
+    [got] = run(to_onnx(graph, graph.outputs), feed)
+    np.testing.assert_array_equal(got, feed["x"])
