@@ -76,6 +76,7 @@ class Gather(Op):
     def cases(self) -> Iterator[Case]:
         choices = (
             ("rows", 1, (0, 0, 1, 1, 2, 2)),
+            ("images", 0, (0, 0)),
             ("columns", 2, (3, 2, 1, 0, 1, 2, 3)),
             ("channels", 3, (4, 0, 4)),
             ("one", 2, (2,)),

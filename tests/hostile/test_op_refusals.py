@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "a negative padding": ("conv_transpose/3x3/stride/int8", {"pad_top": -1}),
     "no groups": ("conv_transpose/3x3/stride/int8", {"groups": 0}),
     "groups that do not divide the channels": ("conv_transpose/3x3/stride/int8", {"groups": 3}),
+    "more groups than there are": ("conv_transpose/groups/int8", {"groups": 4}),
     "an arg_max along another axis than the output's": ("arg_max/1x10/1/8x8/random/max", {"axis": 0}),
     "no index at all": ("arg_max/1x10/1/8x8/random/max", {"count": 0}),
     "more indices than the axis has": ("arg_max/1x10/1/8x8/random/max", {"count": 11}),
@@ -239,8 +240,9 @@ def test_grids_of_normalize(tensor: int, exponent: int) -> None:
 def test_a_weight_of_normalize_that_overflows() -> None:
     root = tables("normalize/2x5x7/2/8x8")
     tensor = root["tensors"][root["ops"][0]["inputs"][1]]
-    tensor.update(data=np.full(7, 1 << 23, "<i4").view(np.uint8), clip_min=-(2**31), clip_max=2**31 - 1)
-    assert status(flatbuffer.pack(root)) == OP
+    for value, wanted in (((1 << 23) - 1, 0), (1 << 23, OP), (1 - (1 << 23), 0), (-(1 << 23), OP)):
+        tensor.update(data=np.full(7, value, "<i4").view(np.uint8), clip_min=-(2**31), clip_max=2**31 - 1)
+        assert status(flatbuffer.pack(root)) == wanted, value
 
 
 @pytest.mark.parametrize(("entry", "value"), [(0, -1), (256, (1 << 30) + 1), (257, -1), (319, 63), (380, -1)])

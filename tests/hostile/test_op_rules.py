@@ -103,6 +103,9 @@ RULES: list[tuple[str, str, Changes]] = [
     ("shift", "normalize", {"in 1": {"exponents": [-64]}}),
     ("rank of the output", "pad", {"out": {"shape": (6, 5, 4)}}),
     ("number of inputs", "pad", {"op": {"inputs": [0]}}),
+    ("number of inputs", "conv2d", {"op": {"inputs": [0, 1]}}),
+    ("rank of the output", "mul_offset", {"out": {"shape": (1, 1)}}),
+    ("dimension", "normalize", {"in 2": constant((1, 1), 32)}),
     ("stride", "conv2d", {"params": {"stride_h": 32768}}),
     (
         "dimensions that do not broadcast",

@@ -15,6 +15,7 @@ from nmpconv.file import flatbuffer
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph import reference
 from nmpconv.ir import Graph
+from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import interpreter
 
@@ -36,6 +37,19 @@ def test_the_output_lies_on_the_other_operand(case: str) -> None:
     for level in interpreter.cpus():
         (got,) = interpreter.load(to_bytes(graph, {}), cpu=level).run(*feeds.values())
         np.testing.assert_array_equal(got, wanted, err_msg=level)
+
+
+def test_the_other_operand_waits_where_a_kernel_does_not_add_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result of the convolution has 16 bits there, beside what a convolution needs."""
+    graph = GRAPHS["conv_add/3x3/random"]
+    (node,) = graph.nodes
+    fields = {name: getattr(node.params, name) for name in Conv2DParams.__dataclass_fields__}
+    alone = replace(node, op="conv2d", inputs=node.inputs[1:], params=Conv2DParams(**fields))
+    plain = replace(graph, inputs=graph.inputs[1:], nodes=(alone,))
+    for level in interpreter.cpus():
+        monkeypatch.setenv("NMP_CPU", level)
+        both, one = (interpreter.needs(to_bytes(plan_memory.run(g), {}))["scratch_bytes"] for g in (graph, plain))
+        assert both - one == (0 if level == "portable" else 256), level
 
 
 def on_the_input() -> bytes:
