@@ -336,3 +336,12 @@ def test_an_array_is_a_sequence_or_a_stack_of_them() -> None:
         calls, begun = open_frames(data, (1, 4), None)
         assert begun == starts
         np.testing.assert_array_equal(calls.model_input(0).ravel(), frames[0].ravel()[: calls.model_input(0).size])
+
+
+def test_samples_that_are_alike_and_do_not_fit_are_named(tmp_path: Path) -> None:
+    for name, width in (("a", 5), ("b", 4), ("c", 4)):
+        np.save(tmp_path / f"{name}.npy", np.zeros((3, 6, width), np.float32))
+    samples = open_samples(tmp_path, SHAPE, None)
+    assert samples.stack([0]).shape == (1, *SHAPE)
+    with pytest.raises(InputError, match=r"b\.npy"):
+        samples.stack([1, 2])
