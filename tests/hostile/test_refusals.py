@@ -350,8 +350,17 @@ def test_a_tensor_of_which(good: bytes, sentence: str) -> None:
     slot = next(f.slot for f in flatbuffer.TABLES["Model"] if f.name == "tensors")
     table = walk.follow(walk.follow(walk.frame("Model", walk.follow(0))[slot]) + 4)
     at, damage = DAMAGES[sentence](table, (table - walk.u32(table)) % 2**32)
-    data = good[:at] + damage + good[at + len(damage) :]
-    assert refusal(flatbuffer.seal(data))[0] == Status.STRUCTURE
+    data = flatbuffer.seal(good[:at] + damage + good[at + len(damage) :])
+    assert refusal(data)[0] == Status.STRUCTURE
+    with pytest.raises(_nmp.Fault) as caught:
+        inspected(data)
+    assert caught.value.args[5:] == (-1, -1)  # no op's and no tensor's
+
+
+def test_more_threads_than_63_bits_hold(good: bytes) -> None:
+    with pytest.raises(_nmp.Fault) as caught:
+        _nmp.inspect(aligned(good), threads=2**63)
+    assert caught.value.args[2:5] == ("threads", 2**63 - 1, _nmp.THREADS_MAX)
 
 
 @pytest.mark.parametrize(
