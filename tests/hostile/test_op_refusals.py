@@ -279,7 +279,10 @@ def test_weights_of_a_sum_that_overflows() -> None:
 
 @pytest.mark.parametrize("entries", [1, 256, 512, 514, 1024, 131073])
 def test_tables_of_another_length(entries: int) -> None:
-    resize_table("lookup/tanh/16to16", entries)
+    data = resize_table("lookup/tanh/16to16", entries)
+    with pytest.raises(_nmp.Fault) as caught:
+        inspected(data)
+    assert caught.value.args[2:5] == ("length of the table", entries, 513)
 
 
 @pytest.mark.parametrize("case", ["lookup/tanh/8to8", "lrn/5of16/16x16/random", "softmax/1x10/1/8to8/-5/random"])
@@ -295,9 +298,11 @@ def has_data(tensor: dict[str, Any]) -> bool:
     return tensor["data"] is not None
 
 
-def resize_table(case: str, entries: int) -> None:
-    """Its numbers are legal ones: only how many there are is refused."""
+def resize_table(case: str, entries: int) -> bytes:
+    """Its numbers are legal ones: only how many there are is refused. Returns the file."""
     root = tables(case)
     (table,) = filter(has_data, root["tensors"])
     table.update(shape=[entries], data=np.resize(table["data"], entries << table["dtype"]))
-    assert status(flatbuffer.pack(root)) == OP
+    data = flatbuffer.pack(root)
+    assert status(data) == OP
+    return data

@@ -107,6 +107,8 @@ RULES: list[tuple[str, str, Changes]] = [
     ("rank of the output", "mul_offset", {"out": {"shape": (1, 1)}}),
     ("dimension", "normalize", {"in 2": constant((1, 1), 32)}),
     ("stride", "conv2d", {"params": {"stride_h": 32768}}),
+    # 2^31 - 1 pixels with zeros are no more than there may be.
+    ("output size", "conv_transpose", {"params": {"stride_w": 21846}, "in 0": {"shape": (1, 1, 98302, 5)}}),
     (
         "dimensions that do not broadcast",
         "batch_matmul",
