@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from op_cases import CASES, grouped
+from op_cases import BY_OP, CASES, grouped
 
 from nmpconv.file import writer
 from nmpconv.graph import reference
@@ -46,6 +46,11 @@ def test_scratch_elsewhere(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
         )
         assert max(there.scratch_bytes) == here["scratch_bytes"], case.id
         assert there.activation_bytes == here["activation_bytes"], case.id
+
+
+def test_an_op_that_needs_no_scratch_has_none() -> None:
+    first = BY_OP["maximum"][0]
+    assert interpreter.needs(writer.to_bytes(plan_memory.run(first.graph), {}))["scratch_bytes"] == 0
 
 
 @pytest.mark.parametrize("name", OPS)
