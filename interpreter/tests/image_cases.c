@@ -30,9 +30,34 @@ static uint32_t checksum(const uint8_t *bytes, size_t count) {
   return found;
 }
 
+/* How many calls with something missing are not refused. */
+static unsigned mistakes(void) {
+  const nmp_image_input input = {2, 2, 1, 0, 8, 0, -128, 127, {1, 1, 1}, {0, 0, 0}};
+  const nmp_image_frame good = {pixels, 4, 2, NMP_IMAGE_GRAY, 0, 0, 2, 2};
+  nmp_image_frame none = good, flat = good, narrow = good;
+  none.pixels = NULL;
+  flat.height = narrow.width = 0;
+  int8_t *to = (int8_t *)integers.bytes;
+  const nmp_image_filter filter = NMP_IMAGE_BILINEAR;
+  const nmp_status found[] = {nmp_image_fill(NULL, &input, filter, to, 4, scratch, SCRATCH_MAX),
+                              nmp_image_fill(&none, &input, filter, to, 4, scratch, SCRATCH_MAX),
+                              nmp_image_fill(&good, NULL, filter, to, 4, scratch, SCRATCH_MAX),
+                              nmp_image_fill(&good, &input, filter, NULL, 4, scratch, SCRATCH_MAX),
+                              nmp_image_fill(&good, &input, filter, to, 4, NULL, SCRATCH_MAX),
+                              nmp_image_cover(NULL, &input),
+                              nmp_image_cover(&flat, NULL),
+                              nmp_image_cover(&flat, &input),
+                              nmp_image_cover(&narrow, &input)};
+  unsigned taken = nmp_image_fill(&good, &input, filter, to, 4, scratch, SCRATCH_MAX) != NMP_OK;
+  for (unsigned i = 0; i < sizeof found / sizeof found[0]; i++) {
+    taken += found[i] != NMP_E_ARGUMENT;
+  }
+  return taken;
+}
+
 int main(void) {
   (void)tail(A, 0); /* a board starts here */
-  unsigned differ = 0;
+  unsigned differ = mistakes();
   const unsigned count = sizeof cases / sizeof cases[0];
   for (unsigned i = 0; i < count; i++) {
     const image_case *one = &cases[i];
