@@ -158,24 +158,6 @@ def test_constants_that_are_computed(tmp_path: Path):
     load(tmp_path / "m.tflite")
 
 
-def test_a_buffer_may_be_empty(tmp_path: Path):
-    """Older converters gave each tensor one."""
-    tensors = {"none": constant(np.zeros(0, np.float32)), "x": Tensor((1, 4), more={"buffer": 1})}
-    tensors["y"] = Tensor((1, 4), more={"buffer": 1})
-    (tmp_path / "m.tflite").write_bytes(tflite(tensors, [Op("RELU", ("x",), ("y",))], ["x"], ["y"]))
-    assert load(tmp_path / "m.tflite").inputs == ("x",)
-
-
-def test_weights_of_four_bits(tmp_path: Path):
-    numbers = np.array([-8, 7, 3, -1, 0], np.int8)
-    packed = np.array([(7 << 4 | 8), (15 << 4 | 3), 0], np.uint8).view(np.int8)
-    tensors = {"x": Tensor((1, 5)), "y": Tensor((1, 1)), "w": Tensor((1, 5), "int4", packed, scale=0.5)}
-    data = tflite(tensors, [Op("FULLY_CONNECTED", ("x", "w"), ("y",), "FullyConnectedOptions", {})], ["x"], ["y"])
-    x = np.arange(5, dtype=np.float32)[None]
-    [got] = ort.InferenceSession(to_onnx(data, "m").SerializeToString()).run(None, {"x": x})
-    assert got.item() == pytest.approx((numbers * 0.5 * x[0]).sum())
-
-
 def test_quantized_parts_of_a_split(tmp_path: Path):
     """Each output of an operator has a grid; two are results."""
     tensors = {name: Tensor((1, size), "int8", scale=0.5) for name, size in {"x": 6, "a": 2, "b": 2, "c": 2}.items()}

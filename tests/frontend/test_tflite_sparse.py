@@ -1,4 +1,4 @@
-"""Constants of TFLite files without their zeros, and MediaPipe's transposed convolution."""
+"""Constants of TFLite files without their zeros, of four bits, and none; MediaPipe's transposed convolution."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tflite_files import LiteRT, Op, Tensor, constant, tflite
 from tflite_nets import VECTORS, axis, by_blocks, by_columns, by_rows, listed, with_sparse
 
 from nmpconv.errors import InputError
+from nmpconv.frontend.onnx import load
 from nmpconv.frontend.tflite import sparse, to_onnx
 
 CASES = {**{kind: by_rows(kind) for kind in VECTORS}, "columns": by_columns(), "blocks": by_blocks()}
@@ -123,3 +124,21 @@ def test_mediapipes_transposed_convolution_is_tflites(padding: int, size: tuple[
     x = rng.normal(0, 1, (1, 4, 4, 3)).astype(np.float32)
     wanted, got = (ran(tflite(tensors, [op], ["x"], ["y"]), x) for op in (plain, theirs))
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_buffer_may_be_empty(tmp_path: Path):
+    """Older converters gave each tensor one."""
+    tensors = {"none": constant(np.zeros(0, np.float32)), "x": Tensor((1, 4), more={"buffer": 1})}
+    tensors["y"] = Tensor((1, 4), more={"buffer": 1})
+    (tmp_path / "m.tflite").write_bytes(tflite(tensors, [Op("RELU", ("x",), ("y",))], ["x"], ["y"]))
+    assert load(tmp_path / "m.tflite").inputs == ("x",)
+
+
+def test_weights_of_four_bits(tmp_path: Path):
+    numbers = np.array([-8, 7, 3, -1, 0], np.int8)
+    packed = np.array([(7 << 4 | 8), (15 << 4 | 3), 0], np.uint8).view(np.int8)
+    tensors = {"x": Tensor((1, 5)), "y": Tensor((1, 1)), "w": Tensor((1, 5), "int4", packed, scale=0.5)}
+    data = tflite(tensors, [Op("FULLY_CONNECTED", ("x", "w"), ("y",), "FullyConnectedOptions", {})], ["x"], ["y"])
+    x = np.arange(5, dtype=np.float32)[None]
+    [got] = ort.InferenceSession(to_onnx(data, "m").SerializeToString()).run(None, {"x": x})
+    assert got.item() == pytest.approx((numbers * 0.5 * x[0]).sum())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import nets
 import numpy as np
 import pytest
 from fuzz_inputs.guards import Guard, guards
-from verified import OWN, Status, in_c, in_python, inspected
+from verified import OWN, Status, aligned, in_c, in_python, inspected, verified
 
 from nmpconv import _nmp
+from nmpconv.file import flatbuffer
+from nmpconv.file.writer import to_bytes
 
 GUARDS = list(guards())
 
@@ -33,3 +36,15 @@ def test_more_bytes_than_32_bits_hold() -> None:
         _nmp.inspect(data)
     assert (caught.value.args[0], caught.value.args[2]) == (Status.LIMIT, "bytes of the file")
     assert in_python(data.data) == Status.LIMIT
+
+
+def test_the_largest_arena() -> None:
+    root = flatbuffer.unpack(to_bytes(nets.small_net(), {}))
+    root["arena_bytes"] = 2**31 - 1
+    assert verified(flatbuffer.pack(root))[0] == Status.OK
+
+
+def test_more_threads_than_63_bits_hold() -> None:
+    with pytest.raises(_nmp.Fault) as caught:
+        _nmp.inspect(aligned(to_bytes(nets.small_net(), {})), threads=2**63)
+    assert caught.value.args[2:5] == ("threads", 2**63 - 1, _nmp.THREADS_MAX)
