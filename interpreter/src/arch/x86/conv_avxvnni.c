@@ -16,6 +16,7 @@ NMP_ISA_BEGIN(NMP_ISA_AVXVNNI)
 #include "conv/gemm/vector_blocks.inc"
 #include "conv/gemm/vector_gemv.inc"
 #include "arch/x86/gemm_split_words.inc"
+#include "arch/x86/pack.inc"
 /* clang-format on */
 
 TILES(bytes, OF_BYTES, 0, PIXELS_2)
@@ -35,7 +36,7 @@ GEMV(split_planes, OF_SPLIT_PLANES)
 GEMM_KERNEL(int8, .element = 1, .planes = 1, .zero = 0x80, .load = load_bytes,
             .tiles = {{.pixels = 2, .functions = bytes_tiles, .epilogue = nmp_gemm_epilogue_any},
                       {.pixels = 2, .functions = bytes_tiles, .epilogue = epilogue}},
-            .blocks = &bytes_blocks, .gemv = gemv_bytes, .gemv_as_is = 1)
+            .blocks = &bytes_blocks, .gemv = gemv_bytes, .gemv_as_is = 1, .pack_four = pack_four)
 GEMM_KERNEL(int8_int16, .element = 2, .planes = 1, .load = load_words_8,
             .tiles = {{.pixels = 2, .functions = wide_words_tiles, .epilogue = epilogue_int64},
                       {.pixels = 6, .functions = words_tiles, .epilogue = epilogue}},
@@ -47,7 +48,7 @@ GEMM_KERNEL(int16_int8, .element = 2, .planes = 1, .load = load_words_16,
 GEMM_KERNEL(int16, .element = 2, .planes = 2, .load = load_split_planes,
             .tiles = {{.pixels = 2, .functions = wide_split_planes_tiles, .epilogue = epilogue_int64},
                       {.pixels = 3, .functions = split_planes_tiles, .epilogue = epilogue}},
-            .gemv = gemv_split_planes)
+            .gemv = gemv_split_planes, .pack_four = pack_four)
 GEMM_SPLIT_WORDS_KERNEL(split_words, 3)
 
 NMP_ISA_END

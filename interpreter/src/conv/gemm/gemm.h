@@ -120,6 +120,11 @@ typedef struct nmp_gemm_tiles {
   nmp_gemm_epilogue_fn *epilogue;
 } nmp_gemm_tiles;
 
+/* n bytes, a multiple of 16, of each of four channels that are `pitch` bytes apart, as k-groups of 4 bytes side by side
+ * that are `step` bytes apart.
+ */
+typedef void nmp_gemm_pack_fn(uint8_t *to, size_t step, const uint8_t *w, size_t pitch, size_t n);
+
 /* The panels [first, last) of all groups times the lines whose padded rows are there. The first line goes to y. */
 struct nmp_padded;
 typedef void nmp_gemm_lines_fn(const struct nmp_padded *padded, size_t first, size_t last, size_t lines, uint8_t *y);
@@ -145,6 +150,7 @@ typedef struct nmp_gemm_product {
   int extremes;                 /* its tiles ask for lowest, highest and apart of a panel */
   int patches;                  /* windows with short rows are copied */
   int pairs;                    /* two k-groups of a channel lie together */
+  nmp_gemm_pack_fn *pack_four;  /* of channels whose elements are packed as they are stored; NULL: two at a time */
 } nmp_gemm_product;
 
 size_t nmp_gemm_packed(const nmp_conv *c, const nmp_gemm_product *p);

@@ -9,23 +9,54 @@
 #define WEIGHTS_AT_ONCE 128 /* of a channel, in k-groups */
 #define SPLIT_BYTES 16
 
-/* A channel without weights has its bias for a sum, whatever its shift is. */
-int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int32_t *start, int32_t *shift) {
+/* The sum of a channel's weights of int8. */
+static int64_t pack_sum(const nmp_conv *c, size_t channel) {
+  const int8_t *w = (const int8_t *)c->w + channel * c->k;
+  int64_t sum = 0;
+  for (size_t left = c->k, n; left > 0; left -= n, w += n) {
+    int16_t part = 0;
+    n = nmp_min(left, NMP_STRETCH);
+    for (size_t i = 0; i < n; i++) {
+      part = (int16_t)(part + w[i]);
+    }
+    sum += part;
+  }
+  return sum;
+}
+
+/* Whether sums that are to be shifted by so much fit for weights of such magnitudes; and if so what they begin with. */
+static int pack_fits(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int by, int64_t magnitudes,
+                     int64_t *start) {
   const int split = p->planes == 2;
-  const nmp_weight_sums w = nmp_sum_weights(c, channel);
-  const int by = w.magnitudes > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
   if (by < split || by > 30) {
     return 0;
   }
-  const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
-  const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
+  *start = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + (by > 0 ? (int64_t)1 << (by - 1) : 0);
   /* Split planes: 256ths of x, and what the low parts carry. */
-  const int64_t most = split ? w.magnitudes * 128 + w.magnitudes / 2 + 1 : w.magnitudes * nmp_x_most(c);
+  return nmp_fits_int32(*start, split ? magnitudes * 128 + magnitudes / 2 + 1 : magnitudes * nmp_x_most(c));
+}
+
+/* Few weights of int8 fit as large as they can be. A channel without weights has its bias for a sum, whatever its shift
+ * is. */
+int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int32_t *start, int32_t *shift) {
+  const int split = p->planes == 2;
+  int by = nmp_conv_shift(c, channel) - 8 * split;
+  int64_t first;
+  nmp_weight_sums w = {.sum = 0};
+  if (!c->w_wide && pack_fits(c, p, channel, by, 128 * (int64_t)c->k, &first)) {
+    w.sum = p->zero || p->bytes ? pack_sum(c, channel) : 0;
+  } else {
+    w = nmp_sum_weights(c, channel);
+    by = w.magnitudes > 0 ? by : split;
+    if (!pack_fits(c, p, channel, by, w.magnitudes, &first)) {
+      return 0;
+    }
+  }
   /* Bytes of x are 128 too large, or low ones 128 too small. */
   const int64_t more = p->zero ? -128 * w.sum : p->bytes ? w.sum >> 1 : 0;
   *start = (int32_t)(uint32_t)(uint64_t)(first + more);
   *shift = by;
-  return nmp_fits_int32(first, most);
+  return 1;
 }
 
 /* Whether one of n words is so high that its high byte is one more than it has room for. */
@@ -113,6 +144,31 @@ static void pack_k_groups(const nmp_conv *c, const nmp_gemm_product *p, size_t a
   memcpy(to, w, bytes);
 }
 
+/* The same of two channels whose elements are packed as they are stored, in k-groups of 4 bytes, the first one low. */
+static void pack_two(const nmp_conv *c, const nmp_gemm_product *p, size_t at, size_t n, uint8_t *to, size_t step) {
+  const size_t pitch = c->k * p->element, last = n * p->element & 7;
+  const uint8_t *w = (const uint8_t *)c->w + at * p->element, *end = w + n * p->element - last;
+  for (; w < end; w += 8, to += 2 * step) {
+    uint64_t x, y;
+    memcpy(&x, w, 8);
+    memcpy(&y, w + pitch, 8);
+    const uint64_t first = (x & UINT32_MAX) | y << 32, second = x >> 32 | (y & ~(uint64_t)UINT32_MAX);
+    memcpy(to, &first, 8);
+    memcpy(to + step, &second, 8);
+  }
+  pack_k_groups(c, p, at + n - last / p->element, last / p->element, to, 4, step);
+  pack_k_groups(c, p, at + c->k + n - last / p->element, last / p->element, to + 4, 4, step);
+}
+
+/* The same of four. */
+static void pack_four(const nmp_conv *c, const nmp_gemm_product *p, size_t at, size_t n, uint8_t *to, size_t step) {
+  const size_t whole = n & ~(size_t)(16 / p->element - 1), groups = whole * p->element / 4;
+  p->pack_four(to, step, (const uint8_t *)c->w + at * p->element, c->k * p->element, whole * p->element);
+  for (size_t i = 0; i < 4; i += 2) {
+    pack_two(c, p, at + i * c->k + whole, n - whole, to + groups * step + 4 * i, step);
+  }
+}
+
 /* Two k-groups lie together, but a last one that is alone. */
 static void pack_pairs(const nmp_conv *c, const nmp_gemm_product *p, size_t at, size_t n, uint8_t *to, size_t lane,
                        size_t step) {
@@ -143,6 +199,7 @@ static void pack_signed_bytes(uint8_t *to, size_t bytes) {
 /* Some k-groups of all channels at a time, so that what is written stays in the cache. */
 void nmp_gemm_pack_segment(const nmp_conv *c, const nmp_gemm_product *p, const nmp_gemm_shape *s, size_t at,
                            size_t channels, uint8_t *to, size_t step) {
+  const int stored = p->k_group == 4 && p->element == 1 + c->w_wide;
   for (size_t i = 0; i < s->per_segment; i += WEIGHTS_AT_ONCE) {
     for (size_t lane = 0; lane < channels; lane++) {
       const size_t first = at + lane * c->k + i, n = nmp_min(WEIGHTS_AT_ONCE, s->per_segment - i);
@@ -151,6 +208,12 @@ void nmp_gemm_pack_segment(const nmp_conv *c, const nmp_gemm_product *p, const n
         pack_split_bytes(c, first, n, place + lane / 4 * 2 * SPLIT_BYTES + lane % 4 * p->k_group, step);
       } else if (p->pairs) {
         pack_pairs(c, p, first, n, place, lane, step);
+      } else if (stored && p->pack_four && lane + 3 < channels) {
+        pack_four(c, p, first, n, place + lane * 4, step);
+        lane += 3;
+      } else if (stored && lane + 1 < channels) {
+        pack_two(c, p, first, n, place + lane * 4, step);
+        lane++;
       } else {
         pack_k_groups(c, p, first, n, place + lane * p->k_group, p->k_group, step);
       }

@@ -23,21 +23,28 @@ void nmp_split_words_zeros(uint8_t *to, size_t n) {
   }
 }
 
-/* The nearest that there is of 256ths. */
-static int32_t split_high_byte(int32_t w) {
-  const int32_t high = (w + 128) >> 8;
-  return high > INT8_MAX ? INT8_MAX : high;
+/* The nearest 256ths of a stretch of weights; returns their sum. In 16 bits, which compilers make vectors of. */
+static int32_t split_high_bytes(int8_t *to, const int16_t *w, size_t n) {
+  int16_t sum = 0;
+  for (size_t i = 0; i < n; i++) {
+    const int16_t nearest = (int16_t)((w[i] >> 8) + ((w[i] >> 7) & 1));
+    const int16_t high = (int16_t)(nearest - ((nearest & ~(nearest >> 15)) >> 7)); /* 127 for 128 */
+    to[i] = (int8_t)high;
+    sum = (int16_t)(sum + high);
+  }
+  return sum;
 }
 
-/* 4 products of a lane; returns the sum of wh. */
-static int32_t split_pack_group(const int16_t *w, uint8_t *to, size_t lanes) {
-  int32_t sum = 0;
-  memcpy(to, w, 4);
-  memcpy(to + lanes * 4, w + 2, 4);
-  for (size_t i = 0; i < 4; i++) {
-    const int32_t high = split_high_byte(w[i]);
-    to[lanes * 8 + i] = (uint8_t)high;
-    sum += high;
+/* Some k-groups of a lane, 4 products each; returns the sum of wh. */
+static int32_t split_pack_groups(const int16_t *w, size_t k_groups, uint8_t *to, size_t lanes) {
+  int8_t high[NMP_SPLIT_WORDS_GROUPS * 4];
+  for (size_t i = 0; i < k_groups; i++) {
+    memcpy(to + i * lanes * NMP_SPLIT_WORDS_GROUP, w + 4 * i, 4);
+    memcpy(to + i * lanes * NMP_SPLIT_WORDS_GROUP + lanes * 4, w + 4 * i + 2, 4);
+  }
+  const int32_t sum = split_high_bytes(high, w, k_groups * 4);
+  for (size_t i = 0; i < k_groups; i++) {
+    memcpy(to + i * lanes * NMP_SPLIT_WORDS_GROUP + lanes * 8, high + 4 * i, 4);
   }
   return sum;
 }
@@ -86,11 +93,10 @@ void nmp_split_words_pack(const nmp_conv *c, size_t first, size_t channels, size
     if (channels < lanes) {
       memset(to, 0, n * lanes * NMP_SPLIT_WORDS_GROUP);
     }
-    for (size_t i = 0; i < n; i++, to += lanes * NMP_SPLIT_WORDS_GROUP) {
-      for (size_t lane = 0; lane < channels; lane++) {
-        sums[lane] += split_pack_group(w + lane * per_channel + (done + i) * 4, to + lane * 4, lanes);
-      }
+    for (size_t lane = 0; lane < channels; lane++) {
+      sums[lane] = split_pack_groups(w + lane * per_channel + done * 4, n, to + lane * 4, lanes);
     }
+    to += n * lanes * NMP_SPLIT_WORDS_GROUP;
     for (size_t lane = 0; lane < lanes; lane++) {
       const int32_t by = high[lane] - 255 * sums[lane] / 2;
       memcpy(increase + lane * sizeof(by), &by, sizeof(by));
