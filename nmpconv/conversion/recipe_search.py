@@ -9,11 +9,13 @@ from functools import partial
 
 from nmpconv.base.progress import Progress
 from nmpconv.base.workers import Workers
-from nmpconv.conversion.quantizer import EQUALIZATIONS, HELD_OUT, Fitter, Prepared, Recipe, Unequal
+from nmpconv.conversion.quantizer import BY_CHANNEL, EQUALIZATIONS, HELD_OUT, Fitter, Prepared, Recipe, Unequal
 from nmpconv.conversion.validation import Considered, Score, tried
 from nmpconv.graph.trace import Trace
 from nmpconv.passes.quantize.equalize import fewest_bits
 
+# Balanced channels saturate together on an unusual image: at 16 bits they have to be better by this.
+BALANCED_16_DB = 1.0
 # Of two that do about as well, the one with second moments gains more by the third of the images that was held out.
 NEAREST_DB = 0.1
 # Plain biases are for nets that a correction harms; others may do as well with them on a few images.
@@ -23,16 +25,17 @@ ALIKE_DB = 0.2
 STEADIER_DB = 1.0
 
 
-def handicap(recipe: Recipe) -> float:
-    """By how many dB a recipe must be better."""
-    return (0.0 if recipe.gptq else NEAREST_DB) + (0.0 if recipe.corrected else PLAIN_BIASES_DB)
+def handicap(recipe: Recipe, balanced: float) -> float:
+    """By how many dB a recipe must be better. balanced: of factors by channel."""
+    plain = (0.0 if recipe.gptq else NEAREST_DB) + (0.0 if recipe.corrected else PLAIN_BIASES_DB)
+    return (balanced if recipe.equalize in BY_CHANNEL else 0.0) + plain
 
 
-def ranked(scores: Mapping[Recipe, Score]) -> list[Recipe]:
+def ranked(scores: Mapping[Recipe, Score], balanced: float = 0.0) -> list[Recipe]:
     """The best recipe first: by the mean SQNR less `handicap`, and among those alike by the worst image."""
 
     def merit(recipe: Recipe) -> float:
-        return scores[recipe].db - handicap(recipe)
+        return scores[recipe].db - handicap(recipe, balanced)
 
     order = sorted(scores, key=merit, reverse=True)
     alike = [recipe for recipe in order if merit(recipe) >= merit(order[0]) - ALIKE_DB]
@@ -54,17 +57,18 @@ def choose(
     """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
 
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
-    where none of the recipes keeps it, the plainer ones follow. The best one is tried without zero points, too; with 16
-    bits throughout without corrections of biases, which errors that are few and large make useless. workers: what
-    recipes are fitted by. measured: False for the first, and None, at once.
+    where none of the recipes keeps it, the plainer ones follow; see `ranked`. The best one is tried without zero
+    points, too; with 16 bits throughout without corrections of biases, which errors that are few and large make
+    useless. workers: what recipes are fitted by. measured: False for the first, and None, at once.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
+    balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
     trials = _RecipeSearch(fitter, progress, workers)
     for tier in (recipes, *_plainer(recipes)):
         order, scores = list(tier), dict[Recipe, Score]()
         if measured and len(fitter.images) >= HELD_OUT:
             scores = trials.scores(tier)
-            order = ranked(scores)
+            order = ranked(scores, balanced)
         if len(tier) > 1 and order and scores:
             trials.notes += [_noted(recipe, score) for recipe, score in scores.items()]
             if fitter.zero_points if narrow else fitter.corrects:

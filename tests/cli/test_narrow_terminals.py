@@ -148,7 +148,9 @@ def test_bisect_on_narrow_terminals(terminal, cli, monkeypatch: pytest.MonkeyPat
 def test_figures_stay_with_their_units(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for variable, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("TERM", "xterm")):
         monkeypatch.setenv(variable, value)
-    text = "keeps 100 % of 20 answers (84 to 100 %), 49.6 kB RAM, 4.61 M steps, worst 26.6 dB: a.jpg in 3 seconds"
+    text = (
+        "keeps 100 % of 20 answers (84 to 100 %), 49.6 kB RAM, 4.61 M steps, worst 26.6 dB: a.jpg in 3 seconds"
+    )
     for columns in range(24, 90):
         monkeypatch.setenv("COLUMNS", str(columns))
         console.facts([("verdict", text)])

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx_net import Net
 
 import nmpconv
+from nmpconv.base.progress import silent
 from nmpconv.conversion import recipe_search
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.conversion.recipe_search import PLAIN_BIASES_DB, _noted, ranked
 from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless
+from nmpconv.graph.trace import Trace
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
 
@@ -92,3 +96,31 @@ def test_nearest_rounding_is_tried_where_nothing_is_left_and_not_where_all_is_ex
         {Recipe(mode, True): Score(db, None, 2) for mode in ("none", "scalar", "vector")} for db in (-np.inf, np.inf)
     ]
     assert [len(hopeless(RECIPES, some)) for some in scores] == [0, 3]
+
+
+class Searched:
+    """Stands for the trials: factors by channel are better by 0.8 dB."""
+
+    def __init__(self, *fitter: object) -> None:
+        self.notes: list[str] = []
+
+    def scores(self, recipes: Sequence[Recipe]) -> dict[Recipe, Score]:
+        return {recipe: Score({"scalar": 50.0, "vector": 50.8}[recipe.equalize], None, 2) for recipe in recipes}
+
+    def prepared(self, recipe: Recipe, trace: object) -> object:
+        return SimpleNamespace(notes=())
+
+
+@pytest.mark.parametrize(("weight_bits", "best"), [(8, "vector"), (16, "scalar")])
+def test_factors_by_channel_are_worth_less_at_16_bits(
+    weight_bits: int, best: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe_search, "_RecipeSearch", Searched)
+    monkeypatch.setattr(recipe_search, "fewest_bits", lambda *graph: 16)
+    fitter: Any = SimpleNamespace(graph=None, bits=None, weight_bits=weight_bits, images=range(32), zero_points=False)
+    fitter.corrects = False
+    fitter.keep_only = lambda recipe: None
+    recipes = [Recipe("scalar", True), Recipe("vector", True)]
+    monkeypatch.setattr(recipe_search, "_noted", lambda recipe, score: "")
+    recipe, *_ = recipe_search.choose(fitter, recipes, silent, Trace())
+    assert recipe.equalize == best
