@@ -197,7 +197,7 @@ def test_a_worker_runs_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     out = io.StringIO()
     assert worker.main(out) == 0
     about, *seconds = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert about["kernels"] == [10, 10]
+    assert about["kernels"] == [9, 9]
     assert np.shape(about["outputs"]) == (len(samples), 1000)
     assert np.shape(seconds) == (2, 2)
     assert np.min(seconds) > 0
@@ -258,7 +258,7 @@ def test_an_engine_that_cannot_be_started_is_named_and_left_out(tmp_path: Path) 
     assert "cannot be started" in found.missing["litert"]
     assert len(found.times[OURS].seconds) == 2
     assert found.correlation[OURS] > 0.9
-    assert found.kernels[OURS] == (6, 6)
+    assert found.kernels[OURS] == (5, 5)
 
 
 def test_loading_as_a_table() -> None:

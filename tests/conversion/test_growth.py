@@ -133,7 +133,7 @@ def test_calls_grow_as_the_nodes_do(
     monkeypatch.setattr(thread_pool, "_idle", Semaphore(0))  # so that all calls are counted
     calls(net, 20, tmp_path)  # imports
     few, many = (calls(net, nodes // part, tmp_path) for nodes in (FEW, MANY))
-    assert many.total_calls < 1.2 * MANY / FEW * few.total_calls  # type: ignore[attr-defined]
+    assert many.total_calls < 1.25 * MANY / FEW * few.total_calls  # type: ignore[attr-defined]
     assert steep(few, many) == {}
 
 
@@ -192,10 +192,10 @@ def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.
     recipes = counts["validation.py:_score"]
     assert recipes > 3
     assert counts["plan_memory.py:run"] > recipes
-    assert counts["placement.py:_meets"] <= 4  # two of them for what widths cost on boards
+    assert counts["placement.py:_meets"] <= 6  # two of them for what widths cost on boards, others by zero points
     assert counts["parity.py:_model"] == 1  # the user's model
     assert counts["exponents.py:provisional"] <= 4  # not for each grid that could be wide
-    assert counts["verify.py:verify"] <= 25  # what only competes is not verified
+    assert counts["verify.py:verify"] <= 40  # what only competes is not verified
 
 
 def test_offsets_are_searched_once_for_the_same_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
