@@ -59,7 +59,7 @@ def say(text: str) -> None:
         edge = os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):  # no terminal, no file
         edge = 0
-    rows = [part for row in rows for part in _wrapped(row, edge)] if edge else rows
+    rows = [part for row in rows for part in _wrapped(clean(row), edge)] if edge else rows
     try:
         print(clean("\n".join(rows)), file=sys.stderr, flush=True)
     except OSError:

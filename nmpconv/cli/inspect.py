@@ -239,12 +239,12 @@ def _plainly(text: str) -> str:
     """Entries of a JSON object that say something, without its marks; with --verbose, and of any other text, all."""
     try:
         entries = None if console.Talk.verbose else loads(text)
-    except ValueError:
-        entries = None
-    if not isinstance(entries, dict):
+        if not isinstance(entries, dict):
+            return text
+        pairs = ((key, value) for key, value in entries.items() if value)
+        return ", ".join(key if value is True else f"{key} {_listed_plainly(value)}" for key, value in pairs)
+    except (ValueError, RecursionError):
         return text
-    words = [key if value is True else f"{key} {_listed_plainly(value)}" for key, value in entries.items() if value]
-    return ", ".join(words)
 
 
 def _listed_plainly(value: object) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn, TextIO
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.progress import (
@@ -71,7 +72,7 @@ def _picked(cells: Sequence[Sequence[str]], columns: Sequence[int]) -> list[list
 def _drawn(names: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for i, (name, to_right) in enumerate(zip(names, right, strict=True)):
-        longest = max(len(name), *(len(row[i]) for row in cells))
+        longest = max(map(cell_len, (name, *(row[i] for row in cells))))
         # "0.00 %" is two words for rich, but stays in one line.
         whole = to_right or longest <= FOLD
         justify: Literal["right", "left"] = "right" if to_right else "left"
@@ -88,10 +89,11 @@ class _Folding:
     text: str
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(min(FOLD, len(self.text)), len(self.text))
+        cells = cell_len(self.text)
+        return Measurement(min(FOLD, cells), cells)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield Text("\n".join(folded(self.text, options.max_width)), no_wrap=True)
+        yield Text("\n".join(folded(self.text, options.max_width)), overflow="fold")  # wide characters
 
 
 def show_styled(word: str, style: str) -> None:

@@ -66,9 +66,16 @@ def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
     fitter, fast = calibrated.fitter, context.options.fast
     recipes = _recipes(context.options, fitter)
     recipe, prepared, notes, score = choose(
-        fitter, recipes, context.progress, context.trace, context.workers, measured=not fast
+        fitter,
+        recipes,
+        context.progress,
+        context.trace,
+        context.workers,
+        measured=not fast,
+        decided=context.recipe_file.convert,
     )
-    recipe = replace(recipe, zero_points=recipe.zero_points and fitter.zero_points)
+    zero_points, corrected = recipe.zero_points and fitter.zero_points, recipe.corrected and fitter.corrects
+    recipe = replace(recipe, zero_points=zero_points, corrected=corrected)
     fitter = fitter.of(recipe)
     notes = (calibrated.narrowed, *notes) if calibrated.narrowed else notes
     return Decision(fitter, recipe, prepared, score, notes, _third(calibrated))
@@ -127,7 +134,8 @@ def _promoted(
 
 def metadata(context: Context, calibrated: Calibrated, decision: Decision) -> dict[str, str]:
     """Facts about the conversion that its file holds."""
-    options, graph = context.options, calibrated.fitter.graph
+    options = replace(context.options, bias_correction=decision.fitter.corrects)
+    graph = calibrated.fitter.graph
     if graph.variables:
         pairs = recurrent_states.checked(graph, options.state or ())
         options = replace(options, state=tuple(f"{output}={name}" for name, output in pairs.items()))

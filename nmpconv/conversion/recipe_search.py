@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -53,6 +53,7 @@ def choose(
     workers: Workers | None = None,
     *,
     measured: bool = True,
+    decided: Container[str] = (),
 ) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None]:
     """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
 
@@ -60,6 +61,7 @@ def choose(
     where none of the recipes keeps it, the plainer ones follow; see `ranked`. The best one is tried without zero
     points, too; with 16 bits throughout without corrections of biases, which errors that are few and large make
     useless. workers: what recipes are fitted by. measured: False for the first, and None, at once.
+    decided: what a recipe file says, by its keys.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
@@ -71,7 +73,8 @@ def choose(
             order = ranked(scores, balanced)
         if len(tier) > 1 and order and scores:
             trials.notes += [_noted(recipe, score) for recipe, score in scores.items()]
-            if fitter.zero_points if narrow else fitter.corrects:
+            key, has = ("zero_points", fitter.zero_points) if narrow else ("bias_correction", fitter.corrects)
+            if has and key not in decided:
                 best = order[0]
                 plain = replace(best, zero_points=False) if narrow else replace(best, corrected=False)
                 without = trials.scores([plain])

@@ -164,9 +164,11 @@ class Net(Summarized):
         nets do not wait for each other. Its states are at their start. threads: of a batch, and at most of a run.
         """
         net = object.__new__(type(self))
-        arena_bytes, most = self.arena_bytes - self._packed_bytes, threads or self.batch_threads
+        arena_bytes = self.arena_bytes - self._packed_bytes
+        most = self.batch_threads if threads is None else _threads(threads)
         net.__dict__.update(self.__dict__, arena_bytes=arena_bytes, _packed_bytes=0, batch_threads=most)
         net.threads = min(most, self.threads)
+        net._asked = self._asked if threads is None else (self._asked[0], threads)
         net._net = _nmp.Net(self._net, aligned(net.arena_bytes), net.threads)
         net._batches = self._batches.of(net._net, most)
         return net

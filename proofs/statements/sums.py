@@ -136,7 +136,7 @@ def weights_are_summed_in_stretches(proof: Proof) -> None:
     "an int32 sum that starts at bias * 2^shift plus half a unit, and wraps on the way, ends as rsh(S, shift) + bias "
     "where nmp_gemm_fits_int32 says so, for bytes of x that are 128 too large, too",
     PACK,
-    "nmp_gemm_fits_int32",
+    "pack_fits",
     beyond={"const int by =": "split planes, and channels without weights: tests"},
 )
 def sums_start_at_bias(proof: Proof) -> None:
@@ -150,15 +150,15 @@ def sums_start_at_bias(proof: Proof) -> None:
                 c.run.assume(magnitude(weights.term) <= sizes.term)
                 by, bias = constant(INT32, range(-15, 48)[c.run.choose(63)]), c.run.symbol(INT32, "bias")
                 c.run.contracts |= {
-                    "nmp_sum_weights": lambda c, *a: c.struct("nmp_weight_sums", sum=weights, magnitudes=sizes),
                     "nmp_conv_shift": lambda c, *a: by,
                     "nmp_conv_bias": lambda c, *a: bias,
                 }
                 conv = c.struct("nmp_conv", x_wide=x_wide)
                 product = c.struct("nmp_gemm_product", planes=1, zero=zero, bytes=0)
                 start, shift = c.variable(INT32), c.variable(INT32)
-                args = (c.pointer(product), 0, c.pointer(start), c.pointer(shift))
-                if not c.run.decide(c.theory.truth(c.call("nmp_gemm_fits_int32", c.pointer(conv), *args))):
+                sums = c.struct("nmp_weight_sums", sum=weights, magnitudes=sizes)
+                args = (c.pointer(product), 0, c.pointer(sums), c.pointer(start), c.pointer(shift))
+                if not c.run.decide(c.theory.truth(c.call("pack_fits", c.pointer(conv), *args))):
                     return
                 c.run.demand(shift.value is not None, "a shift where it fits")
                 s = c.run.integer("S")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from nmpconv.api.file_argument import sources
 from nmpconv.base import thread_pool
 from nmpconv.base.workers import Here
 from nmpconv.data.samples import Samples, open_samples
-from nmpconv.errors import InputError
+from nmpconv.errors import InputError, UsageError
 from nmpconv.evaluation import accuracy, float_reference
 from nmpconv.runtime import costs, interpreter
 from nmpconv.runtime.feed import Arrays
@@ -239,6 +240,9 @@ def test_a_net_alone_starts_no_threads(model: tuple[Path, bytes, Path]) -> None:
     alone = net.copy(threads=1)
     assert (alone.threads, alone.batch_threads, alone.copy().batch_threads) == (1, 1, 1)
     assert (net.copy().threads, net.copy(threads=8).threads) == (3, 3)
+    assert pickle.loads(pickle.dumps(alone)).threads == 1
+    with pytest.raises(UsageError, match=r"0 \(one per core\) to"):
+        net.copy(threads=5000)
     x = np.random.default_rng(1).integers(0, 256, (40, 8, 8, 3), np.uint8)
     assert np.array_equal(alone(x)[0], net(x)[0])
 

@@ -198,8 +198,11 @@ def test_metadata_cannot_steer_a_terminal(cli) -> None:
 def test_metadata_are_read_by_people(cli) -> None:
     """Of a JSON object, entries that say something."""
     config = '{"bits": "8", "audio": null, "state": [], "bias_correction": true, "shape": {"x": [1, 3]}, "max_ram": 0}'
-    Path("m.nmp").write_bytes(to_bytes(cli_files.nmp_graph(), {"config": config, "note": "[1, 2]", "wrong": "{"}))
+    deep = "[" * 100_000 + "]" * 100_000
+    texts = {"config": config, "note": "[1, 2]", "wrong": "{", "deep": deep}
+    Path("m.nmp").write_bytes(to_bytes(cli_files.nmp_graph(), texts))
     shown = cli("inspect", "m.nmp").out.splitlines()
+    assert any(line.split() == ["deep", deep] for line in shown)
     assert [line.split(None, 1)[1] for line in shown if line.startswith(("config", "note", "wrong"))] == [
         'bits 8, bias_correction, shape {"x": [1, 3]}',
         "[1, 2]",

@@ -36,6 +36,14 @@ def terminal(cli, monkeypatch: pytest.MonkeyPatch):
     return shown
 
 
+def test_wide_characters_lose_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for variable, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "40"), ("TERM", "xterm")):
+        monkeypatch.setenv(variable, value)
+    label = "エンコーダ第二段畳み込み層その一二三四五六七八"
+    console.table(("class", ">score"), [[label, "28.7"]])
+    assert label in "".join(re.findall(r"[^\x00-\x7f─]", capsys.readouterr().out))
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_numbers_with_units_fit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns) -> None:
     """A cell such as "0.00 %" or "498 k", and a name such as "own dB", is one word to the reader."""
@@ -148,9 +156,7 @@ def test_bisect_on_narrow_terminals(terminal, cli, monkeypatch: pytest.MonkeyPat
 def test_figures_stay_with_their_units(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for variable, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("TERM", "xterm")):
         monkeypatch.setenv(variable, value)
-    text = (
-        "keeps 100 % of 20 answers (84 to 100 %), 49.6 kB RAM, 4.61 M steps, worst 26.6 dB: a.jpg in 3 seconds"
-    )
+    text = "keeps 100 % of 20 answers (84 to 100 %), 49.6 kB RAM, 4.61 M steps, worst 26.6 dB: a.jpg in 3 seconds"
     for columns in range(24, 90):
         monkeypatch.setenv("COLUMNS", str(columns))
         console.facts([("verdict", text)])

@@ -80,6 +80,7 @@ def test_at_16_bits_plain_biases_are_taken_where_corrections_harm(
         {t.name: t.data.tolist() for t in r.load().model.tensors if t.data is not None} for r in (result, again)
     )
     assert constants == others
+    assert result.data == again.data
     assert f"bias_correction = {str(recipe != 'plain biases').lower()}" in saved.read_text()
 
 

@@ -64,6 +64,14 @@ class Same(Twice):
         y = rsh(inputs[0].q, output.quant.exponent - inputs[0].quant.exponent)
         return np.clip(y, output.quant.lo, output.quant.hi)
 
+class Ranged(Twice):
+    name = "tests.twice::Ranged"
+
+    def reference(self, attributes, inputs, output):
+        x, w = inputs
+        y = x.q + w.q + w.quant.hi
+        return np.clip(y, output.quant.lo, output.quant.hi).astype(np.int64)
+
 class Broken(Twice):
     name = "tests.twice::Broken"
 
@@ -324,3 +332,16 @@ def test_no_transpose_is_left_around_one_operand(installed, tmp_path: Path) -> N
     kinds = [op.kind for op in reader.read(converted.data).ops]
     assert kinds.index("custom") == kinds.index("conv2d") + 1
     assert kinds[kinds.index("custom") + 1] == "requantize"
+
+
+def test_a_constant_has_its_clip_range(installed) -> None:
+    """As in numpy: the interpreter takes it from the file."""
+    installed("ranged = twice_of_a_test:Ranged")
+    net = nets.Net(grid=nets.grid(8, -4))
+    net.input("x", 1, 4)
+    net.const("w", np.array([[10, -10, 5, 0]]), nets.grid(8, -4, lo=-20, hi=30))
+    net.op("custom", "x w", "y", op="tests.twice::Ranged")
+    graph = net.graph("y")
+    x = np.array([[3, -7, 41, -23]], np.int8)
+    [got] = nmpconv.load(writer.to_bytes(plan_memory.run(graph), {})).run(x)
+    assert got.tolist() == [[43, 13, 76, 7]]

@@ -181,6 +181,14 @@ def test_widths_that_were_not_counted_are_the_next_wider_ones() -> None:
     assert costs._row({"dense 8/8/8": {"call": 1.0}}, "dense 16/8/8 portable") == {"call": 1.0}
 
 
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m3", "rv32"])
+def test_windows_of_few_pixels_have_rows_of_their_own(target: str) -> None:
+    """Only direct products have a kernel there; the next row was that of int16 inputs, and twice as much."""
+    [row] = costs.counted(convolution(8, 8, (1, 5, 5, 16), (32, 5, 5, 16)), target)
+    assert row.kernel == "few 8/8/8 portable"
+    assert {row.kernel, "few 8/8/8"} <= {*TABLE[target]}
+
+
 def test_an_op_that_was_not_counted_says_what_to_run() -> None:
     with pytest.raises(NmpError) as caught:
         costs._row({"dense 8/8/8": {"call": 1.0}}, "hinge 8/8")

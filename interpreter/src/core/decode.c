@@ -33,7 +33,8 @@ void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *restrict t) {
   if (t->is_const) {
     t->data = (void *)(uintptr_t)data.data; /* never written: outputs are activations */
     t->axis = fb_tensor_axis(table);
-    t->lo = t->hi = 0;
+    t->lo = NMP_CUSTOM ? fb_tensor_clip_min(table) : 0;
+    t->hi = NMP_CUSTOM ? fb_tensor_clip_max(table) : 0;
     t->offset = 0;
   } else {
     t->axis = -1;

@@ -24,39 +24,35 @@ static int64_t pack_sum(const nmp_conv *c, size_t channel) {
   return sum;
 }
 
-/* Whether sums that are to be shifted by so much fit for weights of such magnitudes; and if so what they begin with. */
-static int pack_fits(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int by, int64_t magnitudes,
-                     int64_t *start) {
+/* nmp_gemm_fits_int32, of weights with these sums. A channel without weights has its bias for a sum, whatever its shift
+ * is. */
+static int pack_fits(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, const nmp_weight_sums *w,
+                     int32_t *start, int32_t *shift) {
   const int split = p->planes == 2;
+  const int by = w->magnitudes > 0 ? nmp_conv_shift(c, channel) - 8 * split : split;
   if (by < split || by > 30) {
     return 0;
   }
-  *start = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + (by > 0 ? (int64_t)1 << (by - 1) : 0);
+  const int64_t half = by > 0 ? (int64_t)1 << (by - 1) : 0;
+  const int64_t first = nmp_conv_bias(c, channel) * ((int64_t)1 << by) + half;
   /* Split planes: 256ths of x, and what the low parts carry. */
-  return nmp_fits_int32(*start, split ? magnitudes * 128 + magnitudes / 2 + 1 : magnitudes * nmp_x_most(c));
-}
-
-/* Few weights of int8 fit as large as they can be. A channel without weights has its bias for a sum, whatever its shift
- * is. */
-int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int32_t *start, int32_t *shift) {
-  const int split = p->planes == 2;
-  int by = nmp_conv_shift(c, channel) - 8 * split;
-  int64_t first;
-  nmp_weight_sums w = {.sum = 0};
-  if (!c->w_wide && pack_fits(c, p, channel, by, 128 * (int64_t)c->k, &first)) {
-    w.sum = p->zero || p->bytes ? pack_sum(c, channel) : 0;
-  } else {
-    w = nmp_sum_weights(c, channel);
-    by = w.magnitudes > 0 ? by : split;
-    if (!pack_fits(c, p, channel, by, w.magnitudes, &first)) {
-      return 0;
-    }
-  }
+  const int64_t most = split ? w->magnitudes * 128 + w->magnitudes / 2 + 1 : w->magnitudes * nmp_x_most(c);
   /* Bytes of x are 128 too large, or low ones 128 too small. */
-  const int64_t more = p->zero ? -128 * w.sum : p->bytes ? w.sum >> 1 : 0;
+  const int64_t more = p->zero ? -128 * w->sum : p->bytes ? w->sum >> 1 : 0;
   *start = (int32_t)(uint32_t)(uint64_t)(first + more);
   *shift = by;
-  return 1;
+  return nmp_fits_int32(first, most);
+}
+
+/* Few weights of int8 fit as large as they can be. */
+int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int32_t *start, int32_t *shift) {
+  nmp_weight_sums w = {.magnitudes = 128 * (int64_t)c->k};
+  if (c->w_wide || !pack_fits(c, p, channel, &w, start, shift)) {
+    w = nmp_sum_weights(c, channel);
+  } else if (p->zero || p->bytes) {
+    w.sum = pack_sum(c, channel);
+  }
+  return pack_fits(c, p, channel, &w, start, shift);
 }
 
 /* Whether one of n words is so high that its high byte is one more than it has room for. */
