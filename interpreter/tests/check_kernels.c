@@ -177,15 +177,29 @@ static void check_elementwise(size_t n, int fill) {
   }
 }
 
-/* Tables of any values, and of those that y has. */
+/* One of a table: any number, one that y has, one of the largest of which 2^k fit into int32, or none above 0. */
+static int32_t of_table(size_t kind, int k) {
+  const int32_t any = (int32_t)next_random();
+  switch (kind) {
+    case 0:
+      return any;
+    case 1:
+      return any >> (k + 1);
+    case 2:
+      return (INT32_MAX >> k) - (any & 127);
+    default:
+      return -(any & INT32_MAX);
+  }
+}
+
 static void check_tables(size_t n, int fill) {
   for (int wy = 0; wy < 2; wy++) {
     const int32_t hi = wy ? 32767 : 127, lo = -hi - 1;
     for (int k = benchmark ? 7 : n < 600 ? 5 : 0; k < 8; k++) { /* fine tables are large */
-      const size_t samples = ((size_t)65536 >> k) + 1;
+      const size_t samples = ((size_t)65536 >> k) + 1, kind = next_random() % 4;
       int32_t *table = tail(TABLE, samples * 4);
       for (size_t i = 0; i < samples; i++) {
-        table[i] = (int32_t)next_random() >> ((n / 2) % 2 ? 0 : k + 1);
+        table[i] = of_table(kind, k);
       }
       const int16_t *x = integers(A, n, 1, fill);
       EACH("interpolate", wy, n, n, n << wy, interpolate[wy], x, table, n, k, lo, hi / 2);

@@ -113,6 +113,16 @@ def line_net(bits: int) -> Graph:
     return nets.placed(net.graph("y", sources=True))
 
 
+def odd_net() -> Graph:
+    """A factor for each line, of which threads take parts, and three products of matrices, for two threads."""
+    net = nets.Net(7, nets.grid(8, -4))
+    net.input("x", 1, 3, 45, 500)
+    net.integers("k", 1, 3, 45, 1, most=100)
+    net.op("mul", "x k", "m", quant=nets.grid(8, 0))
+    net.op("batch_matmul", "m x", "y", quant=nets.grid(8, 4))
+    return nets.placed(net.graph("y", sources=True))
+
+
 def random_input(bits: int, seed: int = 0, channels: int = CHANNELS) -> np.ndarray:
     most = 2 ** (bits - 1)
     return np.random.default_rng(seed).integers(-most, most, (1, SIDE, SIDE, channels)).astype(f"int{bits}")
@@ -145,6 +155,15 @@ def test_threads_are_settled_in_the_first_runs() -> None:
             break
     assert net.settled
     assert interpreter.load(to_bytes(graph, {})).settled
+
+
+def test_shares_that_end_within_lines_and_matrices() -> None:
+    graph = odd_net()
+    x = np.random.default_rng(0).integers(-128, 128, graph["x"].shape).astype(np.int8)
+    wanted = run_reference(graph, {"x": x})["y"]
+    net = interpreter.load(to_bytes(graph, {}), threads=2)
+    for _ in range(100):  # 4 ms with one thread, then with two
+        np.testing.assert_array_equal(net.run(x)[0], wanted)
 
 
 def test_arena_is_for_all_threads() -> None:
