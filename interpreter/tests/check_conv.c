@@ -8,6 +8,7 @@
 #include "base/fixed.h"
 #include "check_kernels.h"
 #include "conv/conv.h"
+#include "conv/gemm/panel.h"
 
 #define SHAPES 700
 
@@ -317,6 +318,62 @@ static void check_crowd(int i) {
   compare("conv of products that just fit", depthwise, c.k, bytes);
 }
 
+#ifdef NMP_HAS_GEMM
+/* Weight k of a segment of one lane, where panel.c says that it lies. */
+static int16_t packed_weight(const nmp_gemm_product *p, const nmp_gemm_shape *s, const uint8_t *segment, size_t step,
+                             size_t lane, size_t k) {
+  const size_t unit = p->k_group, byte = k * p->element, group = byte / unit;
+  const uint8_t *at = segment + group * step + lane * unit + byte % unit;
+  if (p->bytes) {
+    at = segment + group * step + lane / 4 * 32 + lane % 4 * 4 + byte % unit;
+    return (int16_t)((int8_t)at[0] * 256 + (int8_t)at[16]);
+  }
+  if (p->pairs && (group | 1) < s->k_groups) {
+    at = segment + (group & ~(size_t)1) * step + lane * 2 * unit + byte % (2 * unit);
+  }
+  int16_t w = 0;
+  memcpy(&w, at, p->element);
+  return p->element == 1 ? (int8_t)w : w;
+}
+
+/* Layouts of weights, also those that no kernel of this CPU reads: pairs of k-groups, and bytes that are split. */
+static void check_packed(int i) {
+  static const int8_t exponent = 0;
+  const int bytes = i % 3 == 0, wide = bytes || i % 2;
+  const nmp_gemm_product p = {.element = (uint8_t)(1 + (wide && !bytes)),
+                              .planes = (uint8_t)(1 + bytes),
+                              .bytes = (uint8_t)bytes,
+                              .pairs = !bytes,
+                              .lanes = 4,
+                              .k_group = bytes ? 4 : 8};
+  nmp_conv c;
+  memset(&c, 0, sizeof(c));
+  c.v = (nmp_axis){3, 1, 3, 1, 1, 0, 0};
+  c.h = nmp_axis_of_pixels(2);
+  c.images = c.groups = 1;
+  c.in = some(300);
+  c.out = c.pitch = 1 + (uint32_t)up_to(8);
+  c.k = 3 * c.in;
+  c.x_wide = c.w_wide = (uint8_t)wide;
+  c.exponents = &exponent;
+  c.bias_bits = 8;
+  c.bias = memset(tail(TABLE, c.out), 0, c.out);
+  c.w = integers(B, (size_t)c.out * c.k, wide, RANDOM);
+  const nmp_gemm_shape s = nmp_gemm_shape_of(&c, &p);
+  const size_t vectors = (c.out + 3) / 4, step = vectors * 4 * p.k_group * (bytes ? 2 : 1), n = (size_t)c.out * c.k;
+  nmp_gemm_panel *panel = aligned(PACKED, s.panel_bytes);
+  nmp_gemm_pack_panel(&c, &p, &s, 0, c.out, vectors, panel);
+  int16_t *want = poisoned(WANT, n * 2), *got = poisoned(GOT, n * 2);
+  for (size_t at = 0; at < n; at++) {
+    const uint8_t *segment = (const uint8_t *)(panel + 1) + at % c.k / c.in * s.k_groups * step;
+    want[at] = (int16_t)(wide ? ((const int16_t *)c.w)[at] : ((const int8_t *)c.w)[at]);
+    want[at] = bytes && want[at] >= 127 * 256 + 128 ? (int16_t)(want[at] - 65536) : want[at]; /* told apart by highest */
+    got[at] = packed_weight(&p, &s, segment, step, at / c.k, at % c.in);
+  }
+  compare("packed weights", bytes * 2 + wide, c.k, n * 2);
+}
+#endif
+
 /* Products per ns of layers like those of MobileNets, ResNets and classifiers. */
 static void bench_conv(int32_t side, uint32_t in, uint32_t out, int32_t kernel, int32_t stride, int depthwise,
                        int wide) {
@@ -379,5 +436,8 @@ void check_convs(void) {
     check_conv(i % 8 < FILLS ? i % 8 : RANDOM);
     check_errors(i);
     check_crowd(i);
+#ifdef NMP_HAS_GEMM
+    check_packed(i);
+#endif
   }
 }

@@ -150,6 +150,7 @@ _GEOMETRIES = (
     ("3x3/same", (1, 5, 7, 70), MaxPoolParams(3, 3, 1, 1, 1, 1, 1, 1, 1, 1)),
     ("3x2/uneven", (1, 8, 7, 3), MaxPoolParams(3, 2, 2, 3, 1, 1, 2, 0, 1, 1)),
     ("dilation", (1, 9, 9, 4), MaxPoolParams(3, 2, 1, 2, 2, 3, 2, 1, 2, 1)),
+    ("dilation/behind", (1, 2, 2, 3), MaxPoolParams(2, 2, 1, 1, 2, 2, 0, 0, 1, 1)),
     ("global", (1, 7, 9, 33), MaxPoolParams(7, 9)),
     ("pixel", (1, 1, 1, 3), MaxPoolParams(3, 3, 1, 1, 1, 1, 1, 1, 1, 1)),
     ("batch", (2, 3, 3, 2), MaxPoolParams(2, 2)),

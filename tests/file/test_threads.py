@@ -159,16 +159,27 @@ def test_threads_are_settled_in_the_first_runs() -> None:
 
 def test_shares_that_end_within_lines_and_matrices() -> None:
     graph = odd_net()
-    x = np.random.default_rng(0).integers(-128, 128, graph["x"].shape).astype(np.int8)
-    wanted = run_reference(graph, {"x": x})["y"]
+    inputs = np.random.default_rng(0).integers(-128, 128, (2, *graph["x"].shape)).astype(np.int8)
+    wanted = [run_reference(graph, {"x": x})["y"] for x in inputs]
     net = interpreter.load(to_bytes(graph, {}), threads=2)
-    for _ in range(100):  # 4 ms with one thread, then with two
-        np.testing.assert_array_equal(net.run(x)[0], wanted)
+    for i in range(100):  # 4 ms with one thread, then with two; none finds its results in the arena
+        np.testing.assert_array_equal(net.run(inputs[i % 2])[0], wanted[i % 2])
 
 
 def test_arena_is_for_all_threads() -> None:
     data = to_bytes(wide_net(8), {})
     assert interpreter.load(data, threads=3).arena_bytes >= interpreter.load(data).arena_bytes
+
+
+def test_scratch_of_many_threads_keeps_ops_apart() -> None:
+    """Rows of several ops for each thread, but not where all of them would take a quarter of what an arena may have."""
+    net = nets.Net(grid=nets.grid(8, -4))
+    net.input("x", 1, 2, 8192, 64)
+    net.conv("x", "c", 128, 1)
+    net.op("requantize", "c", "y", quant=nets.grid(8, -3))
+    data = interpreter._in_memory(to_bytes(nets.placed(net.graph("y")), {}))
+    few, many = (_nmp.inspect(data, interpreter.cpus()[-1], threads)["arena_bytes"] for threads in (64, 256))
+    assert few > 2**27 > many
 
 
 def test_nets_in_parallel() -> None:
