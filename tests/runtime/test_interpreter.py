@@ -174,6 +174,24 @@ def test_refusals(data: bytes, tmp_path: Path) -> None:
         interpreter.load(flatbuffer.pack(root))
 
 
+def test_an_arena_may_hold_anything_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    aligned = interpreter.aligned
+
+    def filled(size: int) -> np.ndarray:
+        array = aligned(size)
+        array[:] = 0xFF
+        return array
+
+    net = nets.Net(grid=nets.grid(8, 0))
+    net.input("x", 1, 3)
+    net.op("add", "x x", "y")
+    net.op("concat", "x y", "z", axis=1)
+    graph, x = nets.placed(net.graph("z")), np.array([[1, -2, 3]], np.int8)
+    monkeypatch.setattr(interpreter, "aligned", filled)
+    [found] = interpreter.load(to_bytes(graph, {})).run(x)
+    np.testing.assert_array_equal(found, [[1, -2, 3, 2, -4, 6]])
+
+
 def test_c_api(root: Path, tmp_path: Path, data: bytes, sanitized: Callable[..., Library]) -> None:
     """interpreter/tests/test_nmp.c, and with it that the portable core builds as plain C99 without a warning."""
     path = tmp_path / "small.nmp"
