@@ -367,7 +367,9 @@ static void check_packed(int i) {
   for (size_t at = 0; at < n; at++) {
     const uint8_t *segment = (const uint8_t *)(panel + 1) + at % c.k / c.in * s.k_groups * step;
     want[at] = (int16_t)(wide ? ((const int16_t *)c.w)[at] : ((const int8_t *)c.w)[at]);
-    want[at] = bytes && want[at] >= 127 * 256 + 128 ? (int16_t)(want[at] - 65536) : want[at]; /* told apart by highest */
+    if (bytes && want[at] >= 127 * 256 + 128) { /* a panel tells of them as `highest` */
+      want[at] = (int16_t)(want[at] - 65536);
+    }
     got[at] = packed_weight(&p, &s, segment, step, at / c.k, at % c.in);
   }
   compare("packed weights", bytes * 2 + wide, c.k, n * 2);
