@@ -238,7 +238,19 @@ FOLDERS: dict[str, set[str]] = {
     "python": {"include"},
     "firmware": {"include"},
     "wasm": {"include"},
-    "tests": {"base", "conv", "conv/gemm", "core", "dispatch.h", "firmware", "gen", "include", "kernels", "python", LEVEL},
+    "tests": {
+        "base",
+        "conv",
+        "conv/gemm",
+        "core",
+        "dispatch.h",
+        "firmware",
+        "gen",
+        "include",
+        "kernels",
+        "python",
+        LEVEL,
+    },
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 C_FILES = [p for p in sorted(C_CORE.rglob("*")) if p.suffix in (".c", ".cpp", ".h", ".inc")]
