@@ -164,11 +164,10 @@ class Net(Summarized):
         nets do not wait for each other. Its states are at their start. threads: of a batch, and at most of a run.
         """
         net = object.__new__(type(self))
-        arena_bytes = self.arena_bytes - self._packed_bytes
         most = self.batch_threads if threads is None else _threads(threads)
-        net.__dict__.update(self.__dict__, arena_bytes=arena_bytes, _packed_bytes=0, batch_threads=most)
-        net.threads = min(most, self.threads)
-        net._asked = self._asked if threads is None else (self._asked[0], threads)
+        asked = self._asked if threads is None else (self._asked[0], threads)
+        net.__dict__.update(self.__dict__, _packed_bytes=0, batch_threads=most, threads=min(most, self.threads))
+        net.arena_bytes, net._asked = self.arena_bytes - self._packed_bytes, asked
         net._net = _nmp.Net(self._net, aligned(net.arena_bytes), net.threads)
         net._batches = self._batches.of(net._net, most)
         return net
@@ -297,9 +296,7 @@ class Net(Summarized):
     __call__ = run_float
 
     def run_ops(self, first: int, last: int) -> None:
-        """Runs ops [first, last) on what is in the arena. Of those that are run together (`steps`) only the last one
-        writes its tensor.
-        """
+        """Runs ops [first, last) on what is in the arena. Of those run together only the last writes its tensor."""
         last = whole(last, 0, len(self.model.ops), "last")
         self._net.run_ops(whole(first, 0, last, "first"), last)
         self._raise_failure()
