@@ -58,6 +58,9 @@ DENSE: Sequence[tuple[int, int, int, int, int, Mapping[str, Any]]] = (
     (48, 3, 1, 16, 16, {}),
     (64, 32, 1, 1, 1, {}),
     (16, 96, 1, 1, 1, {}),
+    (16, 32, 5, 5, 5, {}),
+    (64, 64, 3, 3, 3, {}),
+    (64, 32, 1, 2, 2, {"strides": [2, 2]}),
 )
 DEPTHWISE: Sequence[tuple[int, int, int, int, Mapping[str, Any]]] = (
     (8, 3, 48, 48, {"pads": [1, 1, 1, 1]}),
