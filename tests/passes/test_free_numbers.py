@@ -22,7 +22,7 @@ def moved(peak: float, share: float = 1.0, low: float = 0.0, weight: float = 1.0
     return offsets._Moved(Rounded(stats, 1.0), 0.0, share, (), weight)
 
 
-@pytest.mark.parametrize("peaks", [(4.6, 5.4), (12.0, 13.0), (3.1, 3.9, 3.5), (6.5, 7.0, 7.5, 7.9)])
+@pytest.mark.parametrize("peaks", [(4.6, 5.4), (3.1, 3.9, 3.5), (6.5, 7.0, 7.5, 7.9)])
 def test_tied_tensors_start_at_the_least_integer(peaks: Sequence[float]) -> None:
     """Every other candidate was left out of several tensors', and with them the one that fits them all."""
     number = offsets._best([moved(peak, seed=i) for i, peak in enumerate(peaks)])

@@ -133,7 +133,7 @@ def test_the_commands_run_without_a_compiler(
     assert "median" in installed.run("nmpconv", "bench", "m.nmp", "--runs", 3, cwd=tmp_path)
     assert (tmp_path / "m.nmp").stat().st_size > 10_000
     assert "CMakeLists.txt" in installed.run("nmpconv", "bundle", "m.nmp", "-o", "c", "--json", cwd=tmp_path)
-    assert "m.html" in installed.run("nmpconv", "page", "m.nmp", cwd=tmp_path)
+    assert "m-page.html" in installed.run("nmpconv", "page", "m.nmp", cwd=tmp_path)
     need_tool("arm-none-eabi-gcc")  # with which the wheel was made
     (installed.bin / "qemu-system-arm").symlink_to(need_tool("qemu-system-arm"))
     told = installed.run("nmpconv", "bench", "m.nmp", "--device", f"sim:{BOARD}", "--runs", 1, cwd=tmp_path)

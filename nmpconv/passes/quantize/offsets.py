@@ -44,7 +44,7 @@ from nmpconv.passes.quantize.exponents import padding
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said, contradiction
 
 LEAST_DB = 0.5
-ALIKE_DB = 0.1  # of a tensor: what its samples leave open
+ALIKE_DB = 0.03  # of a tensor: what its samples leave open
 ONE_SIDED = 0.1  # how far, of its range on one side, a tensor may reach to the other
 STEPS_DOWN = 3  # exponents below the one that clips nothing
 PLACES = 9  # of the range that a clipping grid covers, from the least to the largest values: at most so many
