@@ -196,7 +196,7 @@ def test_metadata_cannot_steer_a_terminal(cli) -> None:
 
 
 def test_metadata_are_read_by_people(cli) -> None:
-    """Of a JSON object, entries that say something."""
+    """A JSON object is shown as its entries that say something."""
     config = '{"bits": "8", "audio": null, "state": [], "bias_correction": true, "shape": {"x": [1, 3]}, "max_ram": 0}'
     deep = "[" * 100_000 + "]" * 100_000
     texts = {"config": config, "note": "[1, 2]", "wrong": "{", "deep": deep}

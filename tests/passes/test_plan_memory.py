@@ -150,7 +150,7 @@ def test_a_place_that_just_fits_is_free_early() -> None:
 
 
 def test_a_first_input_may_be_left_out() -> None:
-    """Where the fast memory has room for one of two."""
+    """The fast memory has room for one of two."""
     items = [knapsack.Item(10, -1, 1, worth=1), knapsack.Item(8, -1, 1, worth=5)]
     assert knapsack.choose(items, [8, 8, 8]) == {1}
     assert knapsack.most(items, [10, 10, 10]) == 5

@@ -308,30 +308,33 @@ def _candidates(stats: TensorStats, places: int) -> Iterator[float]:
 
 def _fitting(stats: TensorStats) -> Iterator[float]:
     """Origins that steps of more than the tensor needs leave room for."""
-    width = max(stats.max - stats.min, NARROW * stats.peak, 1e-30)
-    least = math.ceil(math.log2(width / 256))
-    for step in (2.0 ** (least + up) for up in range(1, STEPS_UP + 1)):
-        yield (math.floor(stats.min / step + 0.5) - INT_MIN[8]) * step
-        yield (math.ceil(stats.max / step - 0.5) - INT_MAX[8]) * step
+    for up in range(1, STEPS_UP + 1):
+        step, *zero_points = _outer(stats, 1.0, -up)
+        yield from (z * step for z in zero_points)
 
 
 def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int]:
-    """(step, first, last): zero points are from first, where the least integer stands for the lower end of the range,
-    to last, where the largest one stands for the upper end. The tensor is multiplied by the factor.
+    """`_outer`, but where the step leaves room the two zero points are alike: the room lies beyond the longer side of a
+    one-sided tensor, or half beyond either end.
+    """
+    step, first, last = _outer(stats, factor, down)
+    if last < first:
+        middle = (first + last) // 2
+        only = middle if not _one_sided(stats) else first if stats.max > -stats.min else last
+        return step, only, only
+    return step, first, last
 
-    down: how many powers of two the step is below the least one that holds the range. Where that leaves room, the two
-    are alike: the room lies beyond the longer side of a one-sided tensor, or half beyond either end.
+
+def _outer(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int]:
+    """(step, first, last): with the zero point first, the least integer stands for the lower end of the range; with the
+    zero point last, the largest one for the upper end. The tensor is multiplied by the factor.
+
+    down: how many powers of two the step is below the least one that holds the range.
     """
     low, high = stats.min * factor, stats.max * factor
     width = max(high - low, NARROW * max(-low, high), 1e-30)
     step = 2.0 ** (math.ceil(math.log2(width / 256)) - down)
-    first = math.floor(low / step + 0.5) - INT_MIN[8]
-    last = math.ceil(high / step - 0.5) - INT_MAX[8]
-    if last < first:
-        middle = (first + last) // 2
-        only = middle if not _one_sided(stats) else first if high > -low else last
-        return step, only, only
-    return step, first, last
+    return step, math.floor(low / step + 0.5) - INT_MIN[8], math.ceil(high / step - 0.5) - INT_MAX[8]
 
 
 def _best_db(rounded: Rounded, origins: np.ndarray, functions: Sequence[Function]) -> np.ndarray:
