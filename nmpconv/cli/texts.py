@@ -52,9 +52,9 @@ def names(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def numbers(text: str, flag: str, counts: Sequence[int]) -> tuple[float, ...]:
-    """Comma-separated numbers, as many as one of ``counts``."""
+    """Comma-separated numbers, as many as one of ``counts``; a range as reports print it, ``0..255``, is two."""
     try:
-        row = tuple(float(part) for part in text.split(","))
+        row = tuple(float(part) for part in text.replace("..", ",").split(","))
     except ValueError:
         raise UsageError(f"{text!r} is not a number or a comma-separated list of numbers", where=flag) from None
     if len(row) not in counts or any(x - x != 0 for x in row):

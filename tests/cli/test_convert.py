@@ -272,6 +272,11 @@ def test_preprocessing_and_labels_are_in_the_file(cli) -> None:
     assert "bee" in cli("run", "model.nmp", "images/00.png").out
 
 
+def test_a_range_may_be_written_as_reports_print_it(cli) -> None:
+    assert "range 0..1," in cli(*CONVERT, "--range", "0..1").out
+    assert read(Path("model.nmp")).inputs[0].preprocess.range == (0.0, 1.0)
+
+
 def test_layout_is_seen_from_the_shape(cli) -> None:
     onnx.save(cli_files.nhwc_model(), "model.onnx")
     assert cli(*CONVERT, "--std", "255").code == 0
