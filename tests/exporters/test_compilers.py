@@ -1,7 +1,7 @@
 """Sources of a bundle compile without a warning by each compiler, at each level, for each family of CPUs.
 
-Inline assembly finds fewer registers where a frame pointer is kept and where nothing is optimized. Code of an
-architecture is compiled in all combinations; what is the same for all CPUs in all of one CPU.
+Inline assembly finds fewer registers where a frame pointer is kept, where nothing is optimized and where there is an
+FPU. Code of an architecture is compiled in all combinations; what is the same for all CPUs in all of one CPU.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from c_core import WARNINGS, includes, sources
 
 from nmpconv.exporters.c_sources import bundle
 
-LEVELS = {"O0": ["-O0"], "Os": ["-Os"], "frame pointer": ["-O2", "-fno-omit-frame-pointer"], "O3": ["-O3"]}
+LEVELS = {
+    "O0": ["-O0"],
+    "Og": ["-Og"],
+    "Os": ["-Os"],
+    "frame pointer": ["-O2", "-fno-omit-frame-pointer"],
+    "O3": ["-O3"],
+}
 CPUS = {
     "M0+": ["-mcpu=cortex-m0plus", "-mthumb"],
     "M3": ["-mcpu=cortex-m3", "-mthumb"],
     "M4": ["-mcpu=cortex-m4", "-mthumb"],
-    "M33": ["-mcpu=cortex-m33", "-mthumb"],
+    "M33": ["-mcpu=cortex-m33", "-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"],
     "M55": ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"],
     "rv32": ["-march=rv32imac", "-mabi=ilp32"],
 }

@@ -70,7 +70,13 @@ DSP_INLINE void add_one(sums *s, const uint8_t *x, size_t step, const uint32_t *
 
 /* count: channels, a constant. */
 DSP_INLINE void add(sums *s, const uint8_t *x, size_t step, const uint32_t *w, int32_t n, size_t count) {
-  (count == 1 ? add_one : count == 2 ? add_halves : add_bytes)(s, x, step, w, n);
+  if (count == 1) {
+    add_one(s, x, step, w, n);
+  } else if (count == 2) {
+    add_halves(s, x, step, w, n);
+  } else {
+    add_bytes(s, x, step, w, n);
+  }
 }
 
 /* A pixel whose window holds padding that is not zero. */
