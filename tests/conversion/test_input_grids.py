@@ -348,19 +348,27 @@ int main(void) {
 """
 
 
-def test_a_firmware_feeds_it(case: Case, tmp_path: Path, need_tool: Callable[..., str]) -> None:
-    gcc = need_tool("gcc")
+def test_a_firmware_and_an_example_feed_it(case: Case, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    gcc = [need_tool("gcc"), "-std=c99", "-Wall", "-Wextra", "-Werror", "-Isrc"]
     for name, content in bundle({"model": case.data}).items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    x = case.samples["x"][TOLD]
-    (tmp_path / "main.c").write_text(MAIN.replace("SAMPLE", ", ".join(f"{float(one)!r}f" for one in x[0])))
-    sources = sorted(str(path) for path in (tmp_path / "src").rglob("*.c"))
-    command = [gcc, "-std=c99", "-Wall", "-Wextra", "-Werror", "-Isrc", "-Isrc/include", "main.c", *sources, "-lm"]
-    subprocess.run([*command, "-o", "main"], cwd=tmp_path, check=True)
-    ran = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
-    assert [int(q) for q in ran.stdout.split()] == case.net.run(x)[0].ravel().tolist()
+    x, example = case.samples["x"][TOLD], tmp_path / "examples" / "buffer.c"
+    sample = ", ".join(f"{float(number)!r}f" for number in x[0])
+    (tmp_path / "main.c").write_text(MAIN.replace("SAMPLE", sample))
+    before, after = example.read_text().split("static float model_buffer_0[")
+    example.write_text(f"{before}static float model_buffer_0[{after.replace('];', f'] = {{{sample}}};', 1)}")
+    subprocess.run([*gcc, "-c", *sorted((tmp_path / "src").rglob("*.c"))], cwd=tmp_path, check=True)
+
+    def printed(program: Path) -> str:
+        objects = sorted(tmp_path.glob("*.o"))
+        subprocess.run([*gcc, program, *objects, "-lm", "-o", "program"], cwd=tmp_path, check=True)
+        return subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True).stdout
+
+    y = case.net.run(x)[0].ravel()
+    assert [int(q) for q in printed(tmp_path / "main.c").split()] == y.tolist()
+    assert printed(example) == f"model: output {y.argmax()} is the largest, {y.max()}\n"
 
 
 def test_ranges_of_an_edited_profile_hold(tmp_path: Path) -> None:

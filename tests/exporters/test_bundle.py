@@ -311,7 +311,8 @@ int main(void) {{
   static const float numbers[] = {{{numbers}}};
   int8_t data[{count}];
   const nmp_view to = {{.data = data, .bytes = {count}, .bits = 8, .clip_min = -100, .clip_max = 127}};
-  fill_from_numbers(&to, numbers, 0.5f, 1.0f);
+  static const float scale[] = {{0.5f}}, offset[] = {{1.0f}};
+  fill_from_numbers(&to, numbers, scale, offset, 1, 1);
   for (size_t i = 0; i < {count}; i++) {{
     printf("%d ", data[i]);
   }}

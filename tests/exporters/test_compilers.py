@@ -32,6 +32,7 @@ CPUS = {
     "rv32": ["-march=rv32imac", "-mabi=ilp32"],
 }
 WHOLE = "M33"
+MORE = ["-Wshadow", "-Wundef"]  # that projects have
 
 
 def command(compiler: str, cpu: str, tool: Callable[..., str]) -> list[str]:
@@ -81,5 +82,5 @@ def test_a_bundle_compiles(
     for name, content in bundle({"model": model.read_bytes()}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    common = [*command(compiler, WHOLE, need_tool), "-std=c99", *WARNINGS, *LEVELS[level], f"-I{tmp_path / 'src'}"]
+    common = [*command(compiler, WHOLE, need_tool), "-std=c99", *WARNINGS, *MORE, *LEVELS[level], f"-I{tmp_path / 'src'}"]
     assert wrong(common, sorted(tmp_path.glob("src/**/*.c")), tmp_path) == []

@@ -222,8 +222,8 @@ static nmp_rule check_indices(const nmp_model *m, const uint8_t *table, nmp_need
     if (rule.status == NMP_OK) {
       /* Paid here for op->check, which may look at every exponent, and at every number of an int32 table. */
       const uint8_t *tensor = fb_element(m->tensors, (uint32_t)fb_int_element(inputs, k));
-      const uint64_t table = fb_tensor_dtype(tensor) == FB_DTYPE_INT32 ? fb_tensor_data(tensor).count / 4 : 0;
-      nmp_spend(needs, 4 + (uint64_t)fb_tensor_exponents(tensor).count + table);
+      const uint64_t numbers = fb_tensor_dtype(tensor) == FB_DTYPE_INT32 ? fb_tensor_data(tensor).count / 4 : 0;
+      nmp_spend(needs, 4 + (uint64_t)fb_tensor_exponents(tensor).count + numbers);
     }
   }
   if (rule.status == NMP_OK && outputs.count != 1) {

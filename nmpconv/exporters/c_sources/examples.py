@@ -101,6 +101,17 @@ def _fed(bundled: BundledModel) -> Iterator[tuple[int, FilePort]]:
     return ((i, port) for i, port in enumerate(bundled.model.inputs) if port.state is None)
 
 
+def _fill(bundled: BundledModel, i: int, port: FilePort) -> Iterator[str]:
+    """Writes numbers of the float model into an input, whose units may differ along an axis."""
+    tensor = bundled.model.tensors[port.tensor]
+    units = len(tensor.float_exponents or tensor.exponents)
+    step = prod(tensor.shape[tensor.float_axis + 1 :]) if units > 1 else 1
+    scale, offset = (f"{bundled.macro}_INPUT_{i}_{grid}" for grid in ("SCALE", "OFFSET"))
+    scales, offsets = (f"{scale}S", f"{offset}S") if units > 1 else (f"{{{scale}}}", f"{{{offset}}}")
+    yield f"  static const float scales_{i}[] = {scales}, offsets_{i}[] = {offsets};"
+    yield f"  fill_from_numbers(&view, {bundled.name}_buffer_{i}, scales_{i}, offsets_{i}, {units}, {step});"
+
+
 def _buffers(bundled: BundledModel) -> Iterator[str]:
     for i, port in _fed(bundled):
         tensor = bundled.model.tensors[port.tensor]
@@ -137,12 +148,11 @@ def _run(bundled: BundledModel, creation: dict[str, str]) -> str:
         parts = {"NAME": bundled.name, "MACRO": bundled.macro, "INPUT": i, "STEPS": steps, "RESULT": result}
         return filled("sound_run.c", **parts, **creation)
     fills = []
-    for i, _ in _fed(bundled):
+    for i, port in _fed(bundled):
         fills.append(f"  nmp_input(net, {i}, &view);")
         if i in bundled.pictures:
             fills.append(f"  const nmp_image_input to_{i} = {bundled.macro}_INPUT_{i}_IMAGE;")
             fills.append(f"  fill_from_frame(&view, {bundled.name}_frame_{i}, &to_{i});")
         else:
-            grid = f"{bundled.macro}_INPUT_{i}_SCALE, {bundled.macro}_INPUT_{i}_OFFSET"
-            fills.append(f"  fill_from_numbers(&view, {bundled.name}_buffer_{i}, {grid});")
+            fills += _fill(bundled, i, port)
     return filled("buffer_run.c", NAME=bundled.name, MACRO=bundled.macro, FILLS="\n".join(fills), **creation)

@@ -1,6 +1,6 @@
 /* @TITLE@: written by nmpconv bundle. */
 #include "nmp.h" /* of this bundle; refuses those of others */
-#if __cplusplus >= 201103L
+#if defined(__cplusplus) && __cplusplus >= 201103L
 #include "nmp.hpp"
 #endif
 #ifndef @MACRO@_DATA_H

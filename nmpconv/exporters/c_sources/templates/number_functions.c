@@ -1,7 +1,11 @@
-/* The integers of an input are (number - offset) / scale, rounded half up. */
-static inline void fill_from_numbers(const nmp_view *to, const float *numbers, float scale, float offset) {
+/* The integers of an input are (number - offset) / scale, rounded half up. Numbers `step` apart have the next of `count`
+ * scales and offsets.
+ */
+static inline void fill_from_numbers(const nmp_view *to, const float *numbers, const float *scales,
+                                     const float *offsets, size_t count, size_t step) {
   for (size_t i = 0; i < to->bytes * 8 / to->bits; i++) {
-    const float q = (numbers[i] - offset) / scale;
+    const size_t unit = i / step % count;
+    const float q = (numbers[i] - offsets[unit]) / scales[unit];
     int32_t rounded = to->clip_max;
     if (q < (float)to->clip_max) {
       const int32_t whole = q > (float)to->clip_min ? (int32_t)q : to->clip_min; /* towards 0 */
