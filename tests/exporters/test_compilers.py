@@ -84,3 +84,11 @@ def test_a_bundle_compiles(
         (tmp_path / name).write_bytes(content)
     common = [*command(compiler, WHOLE, need_tool), "-std=c99", *WARNINGS, *MORE, *LEVELS[level], f"-I{tmp_path / 'src'}"]
     assert wrong(common, sorted(tmp_path.glob("src/**/*.c")), tmp_path) == []
+
+
+def test_big_endian_is_refused(root: Path, need_tool: Callable[..., str]) -> None:
+    source = root / "interpreter" / "src" / "nmp.c"
+    command = [need_tool("arm-none-eabi-gcc"), *CPUS["M4"], "-mbig-endian", "-fsyntax-only", *includes(root), source]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode != 0
+    assert "big-endian processors are not supported" in ran.stderr

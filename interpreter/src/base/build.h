@@ -6,6 +6,10 @@
 
 #include <stdint.h>
 
+#if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#error "nmpconv's models are little-endian and are read where they lie: big-endian processors are not supported"
+#endif
+
 /* Cortex-M with an FPU: gcc keeps integers in its registers, and then finds too few for the assembly of kernels. There
  * is no float here. Older than 9 it has no name for that.
  */
