@@ -82,7 +82,8 @@ def test_a_bundle_compiles(
     for name, content in bundle({"model": model.read_bytes()}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    common = [*command(compiler, WHOLE, need_tool), "-std=c99", *WARNINGS, *MORE, *LEVELS[level], f"-I{tmp_path / 'src'}"]
+    flags = ["-std=c99", *WARNINGS, *MORE, *LEVELS[level], f"-I{tmp_path / 'src'}"]
+    common = [*command(compiler, WHOLE, need_tool), *flags]
     assert wrong(common, sorted(tmp_path.glob("src/**/*.c")), tmp_path) == []
 
 
