@@ -1,4 +1,4 @@
-/* The integers of an input are (number - offset) / scale, rounded half up. Numbers `step` apart have the next of `count`
+/* The integers of an input are (number - offset) / scale, rounded half up. `step` numbers share each of the `count`
  * scales and offsets.
  */
 static inline void fill_from_numbers(const nmp_view *to, const float *numbers, const float *scales,
