@@ -35,12 +35,15 @@ def chosen(graph: Graph, options: Options) -> tuple[dict[str, SoundFront], tuple
 def fronts(graph: Graph, front: FrontEnd | None, axis: int | None, states: Collection[str]) -> dict[str, SoundFront]:
     """Front ends by input: of the only one that is no state, where ``front`` is in integers.
 
-    graph: as it is written. axis: that of time, in the ONNX model; None: see `time_axis`. Raises UsageError where time
-    and bands are mixed, or frames differ in their grids.
+    graph: as it is written. axis: that of time, in the ONNX model; None: see `time_axis`. Raises UsageError where other
+    inputs are fed, too, time and bands are mixed, or frames differ in their grids.
     """
     fed = [name for name in graph.inputs if name not in states]
-    if front is None or not front.integers or len(fed) != 1:
+    if front is None or not front.integers:
         return {}
+    if len(fed) != 1:
+        several = f"the model has {len(fed)} inputs, {', '.join(fed)}; a file knows sound as the only one"
+        raise UsageError(several, where="--audio", hint=HINT)
     value = graph[fed[0]]
     shape = graph.source_shapes.get(fed[0], value.shape)
     time = time_axis(front, shape, axis)

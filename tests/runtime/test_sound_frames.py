@@ -419,3 +419,15 @@ def test_grids_that_no_front_end_has_leave_it_in_floats(monkeypatch: pytest.Monk
     assert fronts == {} and "in floats" in warnings[0] and "grids of their own" in warnings[0]
     with pytest.raises(UsageError, match="grids of their own"):
         sound_ports.chosen(graph, Options(audio=f"{FRONTS['words']},integers=1"))
+
+
+def test_sound_beside_another_input_stays_in_floats() -> None:
+    net = nets.Net(grid=nets.grid(8, 0))
+    for name in ("x", "z"):
+        net.input(name, 1, 4, 4, 1)
+    net.op("add", "x z", "y", quant=nets.grid(8, 1))
+    graph = net.graph("y")
+    fronts, warnings = sound_ports.chosen(graph, Options(audio=FRONTS["words"]))
+    assert fronts == {} and "2 inputs, x, z" in warnings[0]
+    with pytest.raises(UsageError, match="2 inputs, x, z"):
+        sound_ports.chosen(graph, Options(audio=f"{FRONTS['words']},integers=1"))
