@@ -74,10 +74,11 @@ def gather(
     x, (_, kh, kw, per_group), params = WEIGHTED[node.op].as_convolution(node.params, x, geometry.weight_shape)
     oh, ow = plane_out(params, x.shape, (kh, kw))
     places = images * out_positions(graph, node) + positions
-    if (kh, kw, oh, ow, *x.shape[1:3], params.pad_top, params.pad_left) == (1, 1, 1, 1, 1, 1, 0, 0) and per_group > 1:
-        return x.reshape(len(x), geometry.groups, per_group).take(places, axis=0)
-    images, positions = divmod(places, oh * ow)
     _, height, width, channels = x.shape
+    one_to_one = (kh, kw, oh, ow, params.pad_top, params.pad_left) == (1, 1, height, width, 0, 0)
+    if one_to_one and (params.stride_h, params.stride_w) == (1, 1) and per_group > 1:
+        return x.reshape(-1, geometry.groups, per_group).take(places, axis=0)
+    images, positions = divmod(places, oh * ow)
     h = ((positions // ow) * params.stride_h - params.pad_top)[:, None] + np.arange(kh) * params.dilation_h
     w = ((positions % ow) * params.stride_w - params.pad_left)[:, None] + np.arange(kw) * params.dilation_w
     outside = ((h < 0) | (h >= height))[:, :, None] | ((w < 0) | (w >= width))[:, None, :]

@@ -57,7 +57,7 @@ from nmpconv.passes.quantize.score_slopes import Weights
 MOMENT_ROWS = 8192  # rows that a second moment is made of
 COLUMNS_MAX = 2304  # of a moment: 3x3 pixels of 256 channels, 42 MB; what is done with it takes their third power
 CHUNK = 1024  # rows unfolded at a time: sums of so many products of int8 are exact in float32
-MUCH = 10**7  # products of a moment that are worth a thread
+MUCH = 10**7  # products that are worth a thread
 DAMPING = 0.1
 
 
@@ -143,7 +143,8 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None, activated:
                 partial(layer.correct, q, seen, rows.values),
                 lambda: layer.gptq(x, layer.bias if activated else layer.wanted_bias(seen, rows.values)),
             ]
-            results = each(lambda make: make(), makers if how.gptq else makers[:1])
+            threads = 2 if len(seen) * layer.weights.size > MUCH else 1
+            results = each(lambda make: make(), makers if how.gptq else makers[:1], threads)
             bias, error = results[0]
             if how.gptq:
                 rounded = results[1]
