@@ -4,6 +4,7 @@ switch. Those of tensors are elements of one input of the ONNX model: very many 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class Switched:
         proto = to_onnx(graph, heads)
         ports = [*(name for node in proto.graph.node for name in node.output), *(v.name for v in proto.graph.input)]
         switch_of = {name: switch for switch, names in members.items() for name in names if name in ports}
+        self.switch_of: Mapping[str, str] = switch_of  # by the tensor that is rounded
         blended = {} if rounded is None else _blend(proto, to_onnx(rounded, heads), graph)
         rounds = {switch: f"{PREFIX}switch/{switch}" for switch in dict.fromkeys(switch_of.values())}
         self._rounds, self._blends = tuple(rounds), blended
@@ -52,11 +54,22 @@ class Switched:
         by_name = {name: rounds[switch] for name, switch in switch_of.items()}
         _add_switches(proto, graph, by_name, tuple(blended.values()), self._fetch, centred)
         self._engine = Engine(proto, self._fetch, where=graph.name, optimize=is_small(proto), threads=1)
-        feeds = [{name: image[name] for name in graph.inputs if name in read} for image in images]
-        self._feeds = feeds
+        self._read = [name for name in graph.inputs if name in read]
         largest = max(value.size for value in graph.activations())
-        if is_batchable(graph) and largest * len(feeds) <= BATCH_ELEMENTS:
-            self._feeds = [{name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}]
+        self._batch = BATCH_ELEMENTS // max(largest, 1) if is_batchable(graph) else 0
+        self._feeds = self._fed(images)
+
+    def over(self, images: Feeds) -> Switched:
+        """The same session on other images."""
+        other = copy(self)
+        other._feeds = self._fed(images)
+        return other
+
+    def _fed(self, images: Feeds) -> list[Mapping[str, np.ndarray]]:
+        feeds = [{name: images[i][name] for name in self._read} for i in range(len(images))]
+        if not 0 < len(feeds) <= self._batch:
+            return list(feeds)
+        return [{name: np.concatenate([feed[name] for feed in feeds]) for name in self._read}]
 
     @property
     def runs(self) -> int:
@@ -145,8 +158,8 @@ def _add_switches(
 
 
 def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.NodeProto]:
-    """_noisy(name): with the switch on, name + its rounding error, if centred less the mean of that in a plane's
-    channels, and what saturates. With it off that is not computed: most of a pass would be such errors times 0."""
+    """_noisy(name): with the switch on, what the grid makes of name, if centred less the mean of the rounding errors in
+    a plane's channels, not of what saturates. With it off that is not computed: most of a pass would be for nothing."""
     value, quant = graph[name], graph[name].quant
     assert quant is not None
     step = 2.0**quant.exponent
@@ -166,11 +179,9 @@ def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.No
     whole = const(step)
     held = node("Clip", name, const(step * quant.lo), const(step * quant.hi))
     level = node("Floor", node("Add", node("Div", held, whole), const(0.5)))
-    error = node("Sub", node("Mul", level, whole), held)
+    rounded = node("Mul", level, whole)
     if centred and len(value.shape) == 4 and value.shape[1] * value.shape[2] >= POSITIONS:
-        error = node("Sub", error, node("ReduceMean", error, const([1, 2]), keepdims=1))
-    error = node("Add", error, node("Sub", held, name))
-    node("Add", name, error)
+        node("Sub", rounded, node("ReduceMean", node("Sub", rounded, held), const([1, 2]), keepdims=1))
     same = [helper.make_node("Identity", [name], [f"{PREFIX}same/{name}"])]
     on, off = _branch(nodes, constants), _branch(same)
     return [helper.make_node("If", [port], [_noisy(name)], then_branch=on, else_branch=off)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from math import inf
 
@@ -55,10 +56,12 @@ def budget(
     macs_most: int = MACS_MOST,
     asked: Collection[str] | None = None,
     least: float = 0.0,
+    session: Callable[[], Switched] | None = None,
 ) -> Noise:
     """ranged: a float graph whose activations have grids. groups: the activations that share one. heads: where noise is
     measured. macs_most: of all passes together. asked: the first tensors of the grids whose shares are wanted, the
-    largest of them in a large net; None: of all. least: the smallest share that is looked for there.
+    largest of them in a large net; None: of all. least: the smallest share that is looked for there. session: what
+    `switched` makes of all grids and these heads, where others use it, too.
     """
     members = rounded(ranged, groups)
     macs = sum(OPS[node.op].macs(node.params, ranged.ins(node), ranged.outs(node)) for node in ranged.nodes)
@@ -68,18 +71,21 @@ def budget(
         count = 1
     if not count:
         return Noise({}, "the net is too large to measure where its noise comes from" if len(images) else "no images")
-    passes = Switched(ranged, members, heads, [images[i * len(images) // count] for i in range(count)], centred=True)
-    plain, whole = each(passes.run, ((), tuple(members)))
+    session = session or partial(switched, ranged, groups, heads)
+    passes = session().over([images[i * len(images) // count] for i in range(count)])
+    switches = passes.switch_of
+    reaching = {first: switches[name] for first, names in members.items() for name in names if name in switches}
+    plain, whole = each(passes.run, ((), tuple(reaching.values())))
     total = [_power(w - p) for w, p in zip(whole, plain, strict=True)]
     noisy = [i for i, power in enumerate(total) if power > 0]
 
     def share(*names: str) -> float:
         if not noisy:
             return 0.0
-        outputs = passes.run(names)
+        outputs = passes.run([reaching[name] for name in names])
         return float(np.mean([_power(outputs[i] - plain[i]) / total[i] for i in noisy]))
 
-    wanted = [name for name in passes.switches if asked is None or name in asked]
+    wanted = [name for name in reaching if asked is None or name in asked]
     most = max(PASSES_LEAST, OPS_MOST // ((len(ranged.nodes) + len(heads)) * passes.runs))
     most = min(most, affordable // count - 2)
     by_name = (
@@ -90,6 +96,11 @@ def budget(
     shares = dict(sorted(((name, round(x, DIGITS)) for name, x in by_name.items()), key=lambda item: -item[1]))
     grids = {first: tuple(members[first]) for first in shares if members[first] != [first]}
     return Noise(shares, grids=grids)
+
+
+def switched(ranged: Graph, groups: Iterable[Sequence[str]], heads: Sequence[str]) -> Switched:
+    """A session with a switch for each of these grids."""
+    return Switched(ranged, rounded(ranged, groups), heads, [], centred=True)
 
 
 def _largest(share: Callable[..., float], names: Sequence[str], passes: int, least: float = 0.0) -> dict[str, float]:

@@ -17,9 +17,8 @@ from functools import partial
 from nmpconv.base.workers import Workers
 from nmpconv.calib.noise_budget import budget
 from nmpconv.conversion.candidates import AssumedWidths, Candidate, CandidateEvaluator, narrow, widened, work
-from nmpconv.conversion.quantizer import Fitter
+from nmpconv.conversion.quantizer import Fitter, Prepared
 from nmpconv.conversion.validation import Considered, Score
-from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
 
 SHARE = 0.1  # of the noise at the heads
@@ -30,13 +29,13 @@ PLACE = "what is nearly free"
 
 
 def run(
-    trials: CandidateEvaluator, ranged: Graph, workers: Workers | None = None
+    trials: CandidateEvaluator, prepared: Prepared, workers: Workers | None = None
 ) -> tuple[Candidate, Candidate, Score] | None:
     """The model without wide tensors and with those that are worth it, and the score of these; None where none is.
-    ranged: the float graph with its grids. workers: what converts them."""
+    prepared: the float graph with its grids. workers: what converts them."""
     is_cheap = _costs(trials.fitter)
     wide: list[str] = []
-    for name in _loud(trials, ranged, is_cheap):
+    for name in _loud(trials, prepared, is_cheap):
         wide += [name] if is_cheap(*wide, name) else []
     if not wide:
         return None
@@ -62,11 +61,12 @@ def note(base: Candidate, wide: Candidate) -> str:
     return Considered(f"16 bits for {', '.join(wide.wide)}: {cost}")
 
 
-def _loud(trials: CandidateEvaluator, ranged: Graph, is_cheap: Callable[..., bool]) -> list[str]:
+def _loud(trials: CandidateEvaluator, prepared: Prepared, is_cheap: Callable[..., bool]) -> list[str]:
     """The cheap grids with the largest shares of the noise, by a tensor of the float graph."""
     graph, choices = trials.fitter.graph, trials.fitter.choices
-    groups = [*narrow(graph, choices, ranged).values()]
-    noise = partial(budget, ranged, groups, trials.heads, trials.trial.fitted)
+    groups = [*narrow(graph, choices, prepared.ranged).values()]
+    session = partial(prepared.switched, trials.heads)
+    noise = partial(budget, prepared.ranged, groups, trials.heads, trials.trial.fitted, session=session)
     if len(groups) > CHECKED_MOST:
         return [name for name, share in noise(least=SHARE).shares.items() if share >= SHARE and is_cheap(name)]
     asked = [group[0] for group in groups if is_cheap(group[0])]

@@ -98,7 +98,7 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
     context.progress("widths", 0, 1)
     trial = held_out(context, calibrated)
     trials = CandidateEvaluator(decision.fitter, decision.recipe, trial)
-    if promoted := cheap_promotions.run(trials, decision.prepared.ranged, context.workers):
+    if promoted := cheap_promotions.run(trials, decision.prepared, context.workers):
         before, after, score = promoted
         decision = _promoted(decision, after, score, cheap_promotions.PLACE, trial, context.trace)
         decision = replace(decision, notes=(*decision.notes, cheap_promotions.note(before, after)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 from nmpconv.base.memo import Is, Memo, Once
 from nmpconv.base.sqnr import head
 from nmpconv.calib import activation_cache as calibration
-from nmpconv.calib import parity
+from nmpconv.calib import noise_budget, parity
 from nmpconv.calib.activation_cache import Evidence, Feeds
 from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.fake_quantization import Switched
 from nmpconv.calib.float_noise import Known
 from nmpconv.calib.observers import OutOfRange, TensorStats, observe
 from nmpconv.calib.sampled_rows import Rows
@@ -44,6 +45,7 @@ from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.overrides import NOTHING, Choices
 from nmpconv.passes.quantize.rounding import Rounding
+from nmpconv.passes.quantize.shared_grids import grid_groups
 
 GUARD_IMAGES = 4  # that an equalized float model is compared with the original on
 HELD_OUT = 6  # images that are enough to hold a third of them out
@@ -110,6 +112,15 @@ class Prepared:
     def evidence(self) -> Evidence:
         """It is gathered when it is asked for."""
         return self.seen()
+
+    @cached_property
+    def _memo(self) -> Memo:
+        return Memo()
+
+    def switched(self, names: Sequence[str]) -> Switched:
+        """A session in which each grid has a switch; names: the outputs of it."""
+        make = partial(noise_budget.switched, self.ranged, grid_groups(self.ranged), names)
+        return self._memo("switched", tuple(names), make)
 
 
 class Fitter:

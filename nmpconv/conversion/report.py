@@ -258,10 +258,11 @@ def measure(prepared: Prepared, planned: Graph, images: Feeds, *, outputs_alone:
         )
         return replace(report, sqnr_by_head={name: sqnr_db(wanted[name], got[name]) for name in names})
     large = sum(value.size for value in planned.values.values() if value.is_const) >= LARGE
+    grids, session = grid_groups(prepared.ranged), partial(prepared.switched, names)
     tasks: list[Callable[[], Any]] = [
         partial(_of_heads, prepared, planned, names, images),
         partial(_layers, prepared.ranged, planned, report.layers, first_images),
-        partial(budget, prepared.ranged, grid_groups(prepared.ranged), names, first_images),
+        partial(budget, prepared.ranged, grids, names, first_images, session=session),
     ]
     (ratios, cost), layers, noise = each(lambda make: make(), tasks, 1 if large else TOGETHER)
     return replace(report, layers=layers, sqnr_by_head=ratios, bias_rule_cost_db=cost, noise=noise)

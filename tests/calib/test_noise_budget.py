@@ -16,7 +16,7 @@ from nets import Net
 
 from nmpconv.calib import engine, fake_quantization
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.calib.noise_budget import _largest, budget
+from nmpconv.calib.noise_budget import _largest, budget, switched
 from nmpconv.cli.report_tables import on_one_grid
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.graph.trace import Trace
@@ -222,3 +222,14 @@ def test_where_nothing_is_rounded_no_share_is_run_for(monkeypatch: pytest.Monkey
     graph = graph.with_values(*(replace(v, data=np.zeros_like(v.data)) for v in graph.values.values() if v.is_const))
     assert set(budget(graph, grid_groups(graph), ["y"], images).shares.values()) == {0.0}
     assert len(runs) == 2
+
+
+def test_a_session_serves_other_groups_and_images() -> None:
+    graph, images = coarse(linear(4)), feeds(linear(4), 5)
+    groups = grid_groups(graph)
+    session = switched(graph, groups, ["y"])
+    for some, few in ((groups, images), (groups[1:], images[:2]), ([[*reversed(group)] for group in groups], images)):
+        own = budget(graph, some, ["y"], few)
+        shared = budget(graph, some, ["y"], few, session=lambda: session)
+        assert shared.shares.keys() == own.shares.keys()
+        assert [*shared.shares.values()] == pytest.approx([*own.shares.values()], abs=1e-5)

@@ -42,7 +42,7 @@ def found(graph: Graph, choices: Choices = NOTHING, finish: Callable[[Graph], Gr
     fitter = Fitter(graph, observed(graph, images), bits, Method(), Rounding(), images, choices=choices)
     trials = CandidateEvaluator(fitter, Recipe("none", False), ValidationSet(images[::3], None, images, finish))
     prepared = fitter.prepare("none", images, Trace())
-    return cheap_promotions.run(trials, prepared.ranged)
+    return cheap_promotions.run(trials, prepared)
 
 
 def test_the_loud_and_small() -> None:
