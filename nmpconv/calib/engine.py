@@ -45,8 +45,11 @@ def is_small(model: onnx.ModelProto) -> bool:
     """Checks whether onnxruntime is to optimize a model, which takes a time that grows with the square of its nodes.
 
     Those of branches count."""
-    branches = (attribute.g for node in model.graph.node for attribute in node.attribute if attribute.HasField("g"))
-    return len(model.graph.node) + sum(len(branch.node) for branch in branches) < NODES_MANY
+    count = len(model.graph.node)
+    if count < NODES_MANY:
+        branches = (attribute.g for node in model.graph.node for attribute in node.attribute if attribute.HasField("g"))
+        count += sum(len(branch.node) for branch in branches)
+    return count < NODES_MANY
 
 
 class Engine:

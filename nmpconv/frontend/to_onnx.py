@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,19 +64,31 @@ class Exporter(OnnxBuilder):
         self._names = set(graph.values)
         self._numbers: dict[str, int] = {}  # of a wished name: the last one that was taken
         self._unclamped: dict[str, str] = {}
+        self._alike: dict[str, onnx.NodeProto] = {}  # a node without names, by its operator and attributes
 
     def node(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         if not output:
             output = self._fresh(inputs[0] + "." + kind)
         elif self.graph[output].clamp is not None:
             output = self._raw(output)
-        self.nodes.append(helper.make_node(kind, list(inputs), [output], **attributes))
+        self._append(kind, inputs, (output,), attributes)
         return output
 
     def second(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
         outputs = [self._fresh(f"{inputs[0]}.{kind}") for _ in range(2)]
-        self.nodes.append(helper.make_node(kind, list(inputs), outputs, **attributes))
+        self._append(kind, inputs, outputs, attributes)
         return outputs[1]
+
+    def _append(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any]) -> None:
+        """Adds a node; attributes are made once, as that takes most of the time."""
+        key = f"{kind}{attributes}"
+        if key not in self._alike:
+            self._alike[key] = helper.make_node(kind, (), (), **attributes)
+        node = onnx.NodeProto()
+        node.CopyFrom(self._alike[key])
+        node.input.extend(inputs)
+        node.output.extend(outputs)
+        self.nodes.append(node)
 
     def const(self, data: np.ndarray | Sequence[int]) -> str:
         name = self._fresh("const")
@@ -95,7 +107,7 @@ class Exporter(OnnxBuilder):
         if value.clamp is None:
             return
         bounds = [self.const(np.float32(bound)) if np.isfinite(bound) else "" for bound in value.clamp]
-        self.nodes.append(helper.make_node("Clip", [self._raw(value.name), *bounds], [value.name]))
+        self._append("Clip", [self._raw(value.name), *bounds], [value.name], {})
 
     def constants(self, fetched: Iterable[str]) -> Iterator[onnx.TensorProto]:
         """Initializers: the ones made here, and the graph's constants that are read or fetched."""
