@@ -332,6 +332,18 @@ class Graph:
                 users[name].append(node)
         return users
 
+    def readers(self, name: str) -> list[Node]:
+        """The nodes that read a value; who asks for those of many has them at once."""
+        return self._readers.get(name, [])
+
+    @cached_property
+    def _readers(self) -> dict[str, list[Node]]:
+        readers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                readers.setdefault(name, []).append(node)
+        return readers
+
     def lifetimes(self) -> dict[str, tuple[int, int]]:
         """When each activation is alive: op indices, first and last included.
 

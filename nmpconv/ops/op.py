@@ -358,8 +358,9 @@ def _unused(name: str, node: Node, graph: Graph) -> str:
     """The name, or name~1, name~2 and so on: of no value of the graph but a constant of this node alone."""
 
     def taken(candidate: str) -> bool:
-        readers = [other for other in graph.nodes if candidate in other.inputs]
-        return candidate in graph.values and not (graph[candidate].is_const and readers == [node])
+        if candidate not in graph.values:
+            return False
+        return not (graph[candidate].is_const and graph.readers(candidate) == [node])
 
     numbered = (f"{name}~{i}" for i in count(1))
     return next(candidate for candidate in chain((name,), numbered) if not taken(candidate))

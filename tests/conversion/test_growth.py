@@ -5,7 +5,8 @@ from __future__ import annotations
 import cProfile
 import pstats
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Semaphore
 
@@ -20,6 +21,7 @@ from nmpconv.base import thread_pool
 from nmpconv.base.memo import Recent
 from nmpconv.calib.noise_budget import _largest
 from nmpconv.calib.observers import TensorStats
+from nmpconv.ir import Graph, Node
 from nmpconv.passes.memory import placement, plan_memory
 from nmpconv.passes.memory.placement import Buffer
 from nmpconv.passes.quantize import offsets
@@ -123,6 +125,44 @@ def test_a_plan_grows_as_the_nodes_do() -> None:
     few, many = planned(FEW), planned(MANY)
     assert many.total_calls < 1.2 * MANY / FEW * few.total_calls  # type: ignore[attr-defined]
     assert steep(few, many) == {}
+
+
+def shifted(nodes: int) -> tuple[Graph, pstats.Stats]:
+    """A chain of convolutions with activations that got offsets, and calls of functions meanwhile."""
+    net = Net()
+    last = net.input("x", 1, 2, 2, 4)
+    for i in range(nodes):
+        last = net.conv(last, f"c{i}", 4, 1, clamp=(0.0, np.inf))
+    graph = net.graph(last)
+    names = [value.name for value in graph.activations()]
+    stats = TensorStats.of(np.linspace(0, 8, 100, dtype=np.float32)[:, np.newaxis])
+    profile = cProfile.Profile()
+    graph, *_ = profile.runcall(offsets.run, graph, dict.fromkeys(names, stats), dict.fromkeys(names, 8))
+    return graph, pstats.Stats(profile)
+
+
+def test_offsets_grow_as_the_nodes_do() -> None:
+    shifted(20)  # the search, whose result is known from then on
+    (_, few), (graph, many) = shifted(FEW), shifted(MANY)
+    assert sum(value.origin != 0 for value in graph.activations()) == MANY - 1
+    assert many.total_calls < 1.2 * MANY / FEW * few.total_calls  # type: ignore[attr-defined]
+    assert steep(few, many) == {}
+
+
+def test_constants_are_named_without_a_walk_each() -> None:
+    """Of a graph whose constants have the names that new ones would get."""
+    walks = list[int]()
+
+    class Nodes(tuple[Node, ...]):
+        def __iter__(self) -> Iterator[Node]:
+            walks.append(1)
+            return super().__iter__()
+
+    graph, _ = shifted(20)
+    origins = {value.name: value.origin for value in graph.activations()}
+    moved = offsets.store(replace(graph, nodes=Nodes(graph.nodes)), origins)
+    assert moved.values.keys() == graph.values.keys()
+    assert len(walks) < 10
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -236,12 +236,16 @@ def _chosen(
     expected = headroom.expected(graph, stats, bits, measured, functions)
     seen = {name: Rounded(_with_padding(graph, expected[name], users[name]), saturated) for name in measured}
     origins = {name: row.get(ONE, 0.0) for name, row in rows.items()}
+    moving: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        for number in row:
+            moving.setdefault(number, []).append(name)
     for number, weights in telling.items():
         tensors = [_Moved(seen[n], origins[n], rows[n][number], functions.get(n, ()), w) for n, w in weights.items()]
         key = tuple((rounded.key, *rest) for rounded, *rest in tensors)
         if more := _free_numbers(key, partial(_best, tensors)):
-            for name, row in rows.items():
-                origins[name] += more * row.get(number, 0.0)
+            for name in moving[number]:
+                origins[name] += more * rows[name][number]
     return {name: origin for name, origin in origins.items() if origin}
 
 
@@ -291,7 +295,7 @@ def _products(graph: Graph, bits: Mapping[str, int]) -> Iterator[tuple[str, str]
 
 def _with_padding(graph: Graph, stats: TensorStats, users: Sequence[Node]) -> TensorStats:
     """With what stands around it for those that read it."""
-    result = deepcopy(stats)
+    result = copy(stats)  # merging replaces what it has
     for node in users:
         around = WEIGHTED[node.op].padding(node.params, graph.ins(node)) if node.op in WEIGHTED else None
         if around is not None:
