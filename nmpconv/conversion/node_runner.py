@@ -12,12 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from nmpconv.base.thread_pool import each
-from nmpconv.evaluation.float_reference import infer
+from nmpconv.file.reader import dequantize
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph import reference
 from nmpconv.graph.reference import Arrays
-from nmpconv.ir import Graph, Node
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import interpreter
 
@@ -28,17 +29,25 @@ MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of t
 
 def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> list[list[np.ndarray]]:
     """Real values of these activations in the graph for each sample: integer arrays of the graph's inputs by name."""
-    data = to_bytes(plan_memory.run(graph), {})
+    fetched = [graph[name] for name in names]
+    data = to_bytes(plan_memory.run(Graph("", graph.inputs, tuple(names), graph.nodes, graph.values)), {})
+    feeds = [np.empty((len(samples), *graph[name].shape), graph[name].dtype) for name in graph.inputs]
+    for i, sample in enumerate(samples):
+        for feed, name in zip(feeds, graph.inputs, strict=True):
+            feed[i] = sample[name]
+    arrays = [np.empty((len(samples), *value.shape), value.dtype) for value in fetched]
 
-    def run_some(indices: range) -> list[list[np.ndarray]]:
-        net = interpreter.load(data, threads=1)
-        places = {tensor.name: i for i, tensor in enumerate(net.model.tensors)}
-        runs = (infer(net, samples[i], [places[name] for name in names])[1] for i in indices)
-        return [[graph[name].stored(x) for name, x in zip(names, run, strict=True)] for run in runs]
+    def run_some(indices: range) -> None:
+        interpreter.run_samples(data, feeds, arrays, indices)
 
-    work = len(samples) * sum(_work(graph, node) for node in graph.nodes)
-    parts = each(run_some, _parts(len(samples), work))
-    return [reals for part in parts for reals in part]
+    each(run_some, _parts(len(samples), len(samples) * sum(_work(graph, node) for node in graph.nodes)))
+    reals = [[_real(value, x) for x in array] for value, array in zip(fetched, arrays, strict=True)]
+    return [list(row) for row in zip(*reals, strict=True)]
+
+
+def _real(value: Value, integers: np.ndarray) -> np.ndarray:
+    """In the graph's own numbers."""
+    return value.stored(dequantize(integers, quant_of(value).exponent, value.shifts))
 
 
 def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:

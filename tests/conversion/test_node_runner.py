@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from nets import Net, grid
 from op_cases import BY_OP
 
 from nmpconv.conversion import node_runner
+from nmpconv.file import reader
 from nmpconv.graph import reference
 
 
@@ -38,3 +40,20 @@ def test_little_work_is_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(node_runner, "LEAST", 0)
     with pytest.raises(TypeError):
         reference.run(case.graph, feeds, (), node_runner.step)
+
+
+def test_tensors_in_the_middle_need_no_file_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An input, a tensor that others take the place of, and an output; two parts of the samples."""
+    net = Net(grid=grid(8, -3))
+    net.input("x", 1, 3, 3, 4)
+    for x, out in ("xa", "ab", "bc", "cy"):
+        net.conv(x, out, 4, 1)
+    graph, names = net.graph("y"), ["b", "y", "x"]
+    samples = [{"x": np.random.default_rng(i).integers(-99, 99, (1, 3, 3, 4)).astype(np.int8)} for i in range(5)]
+    monkeypatch.setattr(node_runner, "MUCH", 0)
+    monkeypatch.setattr(reader, "read", None)
+    found = node_runner.tensors(graph, samples, names)
+    for sample, reals in zip(samples, found, strict=True):
+        wanted = reference.run(graph, sample, names)
+        for name, real in zip(names, reals, strict=True):
+            np.testing.assert_array_equal(real, wanted[name] / 8.0)
