@@ -24,7 +24,7 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Node
 from nmpconv.passes.memory import placement, plan_memory
 from nmpconv.passes.memory.placement import Buffer
-from nmpconv.passes.quantize import offsets
+from nmpconv.passes.quantize import offsets, rounding
 
 Made = tuple[list[onnx.NodeProto], list[str]]
 FEW, MANY = 200, 800
@@ -236,6 +236,16 @@ def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.
     assert counts["parity.py:_model"] == 1  # the user's model
     assert counts["exponents.py:provisional"] <= 4  # not for each grid that could be wide
     assert counts["verify.py:verify"] <= 40  # what only competes is not verified
+
+
+def test_small_layers_and_one_session_of_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers of a few products start no threads; what is promoted and the report measure noise in one session."""
+    threads, each = list[int](), rounding.each
+    monkeypatch.setattr(rounding, "each", lambda make, items, most: threads.append(most) or each(make, items, most))
+    rows = calls(chain, 20, tmp_path, 6).stats.items()  # type: ignore[attr-defined]
+    assert {*threads} == {1}
+    names = [(Path(file).name, name, row[0]) for (file, _, name), row in rows]
+    assert [count for *name, count in names if name == ["fake_quantization.py", "__init__"]] == [1]
 
 
 def test_offsets_are_searched_once_for_the_same_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
