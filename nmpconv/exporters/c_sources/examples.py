@@ -104,8 +104,8 @@ def _fed(bundled: BundledModel) -> Iterator[tuple[int, FilePort]]:
 def _fill(bundled: BundledModel, i: int, port: FilePort) -> Iterator[str]:
     """Writes numbers of the float model into an input, whose units may differ along an axis."""
     tensor = bundled.model.tensors[port.tensor]
-    units = len(tensor.float_exponents or tensor.exponents)
-    step = prod(tensor.shape[tensor.float_axis + 1 :]) if units > 1 else 1
+    units, axis = len(tensor.float_steps), tensor.float_axis
+    step = 1 if axis is None else prod(tensor.shape[axis + 1 :])
     scale, offset = (f"{bundled.macro}_INPUT_{i}_{grid}" for grid in ("SCALE", "OFFSET"))
     scales, offsets = (f"{scale}S", f"{offset}S") if units > 1 else (f"{{{scale}}}", f"{{{offset}}}")
     yield f"  static const float scales_{i}[] = {scales}, offsets_{i}[] = {offsets};"
