@@ -163,7 +163,7 @@ def _replace(field: object, items: Iterable[object]) -> None:
 
 def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
     moving = activations(graph) - set(floats.inputs)
-    constants, makers = _constants(graph), floats.producers()
+    constants, makers, inside = _constants(graph), floats.producers(), _clips(floats)
     names: dict[str, set[str]] = {}  # of integers: the tensors that may have the saturation
     for node in graph.node:
         if node.op_type == "QuantizeLinear" and node.input[0] in (*moving, *floats.inputs):
@@ -184,7 +184,7 @@ def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
                 reals[y] = reals[node.input[0]]
                 ends = _clipped(node, reals[y], constants, clamps)
             else:
-                ends = _ends(node, constants, clamps) if node.input[0] in moving else ANY
+                ends = _ends(node, constants, clamps, inside) if node.input[0] in moving else ANY
             limits = [numpy_helper.from_array(np.float32(end), f"{y}.{i}") for i, end in enumerate(ends)]
             graph.initializer.extend(limits)
             nodes.append(helper.make_node("Max", [node.input[0], limits[0].name], [f"{y}.max"], node.name))
@@ -211,6 +211,12 @@ def _clamp(floats: Graph, makers: Mapping[str, Node], name: str) -> Ends | None:
     return floats[name].clamp
 
 
+def _clips(floats: Graph) -> list[float]:
+    """Upper ends of saturations in composed tables, whose tensors are gone."""
+    tables = (getattr(node.params, "composed", ()) for node in floats.nodes)
+    return [float(step[3]) for steps in tables for step in steps if step[0] == "clip"]
+
+
 def _clipped(
     clip: onnx.NodeProto, grid: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Sequence[Ends | None]
 ) -> Ends:
@@ -230,8 +236,14 @@ def _clipped(
     )
 
 
-def _ends(node: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Sequence[Ends | None]) -> Ends:
-    """Ends at which a QuantizeLinear saturates. clamps: what the float graph has of it, at one of its tensors."""
+def _ends(
+    node: onnx.NodeProto,
+    constants: Mapping[str, TensorProto],
+    clamps: Sequence[Ends | None],
+    inside: Sequence[float],
+) -> Ends:
+    """Ends at which a QuantizeLinear saturates. clamps: what the float graph has of it, at one of its tensors. inside:
+    see `_clips`."""
     scale = constants.get(node.input[1])
     zero = constants.get(node.input[2]) if len(node.input) > 2 else None
     asked = [attribute.i for attribute in node.attribute if attribute.name == "output_dtype" and attribute.i]
@@ -242,6 +254,7 @@ def _ends(node: onnx.NodeProto, constants: Mapping[str, TensorProto], clamps: Se
     step = float(numpy_helper.to_array(scale).flat[0])
     end = (int(np.iinfo(dtype).max) - start) * step
     saturates = any(clamp is not None and clamp[1] <= end * (1 + 1e-6) for clamp in clamps)
+    saturates |= any(abs(high - end) <= 1e-6 * end for high in inside)
     return (0.0, end) if saturates else (-step, end + step)
 
 

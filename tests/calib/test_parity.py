@@ -283,6 +283,18 @@ def test_a_quantized_model_without_its_rounding(scale: float, what: str, tmp_pat
     assert not against_its_file(tmp_path / "m.onnx", unclamped).holds
 
 
+def test_a_saturation_inside_of_a_table(tmp_path: Path) -> None:
+    """The tensor at which a quantized model saturates is gone: a table computes |x| and what is behind it."""
+    text = (
+        f"{IMAGE} <float[4,4,3,3] w, float s = {{0.01}}, uint8 zero = {{0}}, float one = {{1.0}}> {{ c = {CONV}(x, w) "
+        "a = Abs(c) q = QuantizeLinear(a, s, zero) r = DequantizeLinear(q, s, zero) y = Add(r, one) }"
+    )
+    build(text, 13, tmp_path / "m.onnx")
+    graph = passed(tmp_path / "m.onnx")
+    assert [node.op for node in graph.nodes if node.op in ("lookup", "requantize", "add")] == ["lookup"]
+    assert against_its_file(tmp_path / "m.onnx", graph).db > 110
+
+
 def test_inputs_that_nobody_reads_and_cuts(tmp_path: Path) -> None:
     """What lies behind a cut need not run: here it cannot."""
     text = (
