@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.add import AddParams
 from nmpconv.ops.aligned import AlignedParams
 from nmpconv.ops.case import WIDTHS, by, fed, grid, single
 from nmpconv.ops.comparison import opposite
+from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.op import Case, Op, QArray
+from nmpconv.ops.requantize import RequantizeParams
 from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
@@ -137,15 +140,20 @@ def _same(node: OnnxNode, to: GraphBuilder, shape: Sequence[int]) -> tuple[int, 
     return tuple(shape)
 
 
+_SIDES = ((0.0, inf), (-inf, 0.0))  # of 0
+
+
 def _lower_cast(node: OnnxNode, to: GraphBuilder, x: str) -> None:
-    """To bool: whether it is not 0. To integers: what is whole already."""
+    """To bool: whether it is not 0. To integers: what is whole already, or its whole part."""
     if node.integer("to", 1) == _BOOL:
         zero = to.const(np.zeros((1,) * len(to[x].shape)), "")
         opposite(to, to.emit("equal", (x, zero), AlignedParams()), node.outputs[0])
     elif to.is_integer(node.input(0)) or to.is_whole(x):
         to.rename(node.outputs[0], x)
     else:
-        raise Unsupported("a cast of a computed tensor to a type that is not float", hint="float types")
+        above, below = (to.emit("requantize", (x,), RequantizeParams(), "", clamp=ends) for ends in _SIDES)
+        parts = [to.emit("lookup", (y,), LookupParams(f), "") for y, f in ((above, "floor"), (below, "ceil"))]
+        to.emit("add", parts, AddParams(), node.outputs[0])
 
 
 _NEW_SHAPES = {

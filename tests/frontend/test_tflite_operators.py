@@ -19,7 +19,7 @@ from nmpconv.frontend.tflite import to_onnx as translated
 from nmpconv.frontend.tflite.operators import WRITERS
 from nmpconv.frontend.to_onnx import to_onnx
 
-IMAGE = (1, 6, 7, 4)
+IMAGE, VOLUME = (1, 6, 7, 4), (1, 4, 5, 6, 3)
 SAME, VALID = 0, 1
 RELU, RELU_N1, RELU6 = 1, 2, 3
 
@@ -99,6 +99,13 @@ def transposed(label: str, out: tuple[int, ...], w: Sequence[int], *more: Any, *
     )
 
 
+def volume(label: str, *inputs: Any, strides: Sequence[int], **options: Any) -> Case:
+    """strides: of depth, height and width."""
+    names = ("stride_d", "stride_h", "stride_w")
+    options |= dict(zip(names, strides, strict=True))
+    return Case(label, *inputs, table="Conv3DOptions", **options)
+
+
 def sliced(label: str, begin: Any, end: Any, strides: Any, **masks: Any) -> Case:
     return Case(
         f"STRIDED_SLICE {label}", IMAGE, ints(*begin), ints(*end), ints(*strides), table="StridedSliceOptions", **masks
@@ -118,6 +125,32 @@ BOOLS = [Tensor((), "bool")]
 INT32 = [Tensor((), "int32")]
 CASES = [
     conv("CONV_2D", (5, 3, 3, 4), weights(5)),
+    volume("CONV_3D", VOLUME, weights(2, 3, 3, 3, 5), weights(5), strides=(1, 2, 1), padding=SAME),
+    volume(
+        "CONV_3D dilated",
+        VOLUME,
+        weights(2, 3, 2, 3, 5),
+        strides=(1, 1, 1),
+        padding=VALID,
+        dilation_d_factor=1,
+        dilation_h_factor=2,
+        dilation_w_factor=3,
+        fused_activation_function=RELU,
+    ),
+    volume(
+        "CONV_3D_TRANSPOSE",
+        *(ints(1, 8, 5, 12, 4), weights(2, 3, 3, 4, 3), VOLUME, weights(4)),
+        out=[(1, 8, 5, 12, 4)],
+        strides=(2, 1, 2),
+        padding=SAME,
+    ),
+    volume(
+        "CONV_3D_TRANSPOSE valid",
+        *(ints(1, 5, 7, 14, 4), weights(2, 3, 3, 4, 3), VOLUME),
+        out=[(1, 5, 7, 14, 4)],
+        strides=(1, 1, 2),
+        padding=VALID,
+    ),
     conv("CONV_2D strides relu6", (5, 2, 3, 4), weights(5), stride_w=2, stride_h=3, fused_activation_function=RELU6),
     conv("CONV_2D valid relu", (5, 2, 3, 4), weights(5), padding=VALID, fused_activation_function=RELU),
     conv("CONV_2D dilated", (5, 2, 3, 4), weights(5), dilation_w_factor=2, dilation_h_factor=3),
@@ -211,6 +244,8 @@ CASES = [
         Case(kind, IMAGE, constant(np.float32(0.1)), out=BOOLS)
         for kind in ("GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
     ),
+    Case("ATAN2", IMAGE, IMAGE),
+    Case("BUCKETIZE", IMAGE, table="BucketizeOptions", boundaries=np.float32([-1, 0, 0.5]), out=INT32),
     Case("EQUAL", IMAGE, constant(np.float32(0.1)), out=BOOLS),
     Case("NOT_EQUAL", IMAGE, constant(np.float32(0.1)), out=BOOLS),
     Case("RESHAPE", IMAGE, ints(1, 3, -1), table="ReshapeOptions"),
@@ -247,6 +282,7 @@ CASES = [
     Case("GATHER index", IMAGE, constant(np.array(2, np.int32)), table="GatherOptions", axis=1),
     Case("GATHER_ND", (6, 7), ints([1, 2], [5, 0])),
     Case("EMBEDDING_LOOKUP", ints(3, 1), (6, 7)),
+    Case("SCATTER_ND", ints([3], [0], [3]), (3, 4), ints(5, 4)),
     Case("TILE", (1, 3, 2, 4), ints(1, 2, 1, 3)),
     Case("BROADCAST_TO", (1, 3, 1, 4), ints(1, 3, 5, 4)),
     Case("REVERSE_V2", IMAGE, ints(2)),

@@ -75,12 +75,6 @@ ROWS = [
         "GridSample: an input of 5 dimensions; [N,C,H,W]",
     ),
     (
-        "cast",
-        13,
-        f"{IMAGE} {{ r = Neg(x) y = Cast<to=7>(r) }}",
-        "Cast: a cast of a computed tensor to a type that is not float; float types",
-    ),
-    (
         "training",
         14,
         f"{IMAGE} <float[4] s, float[4] var> {{ y, m, v = BatchNormalization<training_mode=1>(x, s, s, s, var) }}",

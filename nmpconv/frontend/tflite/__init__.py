@@ -11,10 +11,11 @@ from nmpconv.errors import InputError, Unsupported
 from nmpconv.frontend.tflite import variables
 from nmpconv.frontend.tflite.blocks import INSIDE
 from nmpconv.frontend.tflite.inner_graphs import KINDS, InnerGraphs
-from nmpconv.frontend.tflite.model import Operator, TfliteFile, TfliteModel
+from nmpconv.frontend.tflite.model import ABSENT, Operator, TfliteFile, TfliteModel
 from nmpconv.frontend.tflite.onnx_writer import DOMAIN, OperatorCall, Writer
 from nmpconv.frontend.tflite.operators import WRITERS
 from nmpconv.frontend.tflite.rows import Write
+from nmpconv.frontend.tflite.spectra import TAKES_COMPLEX
 from nmpconv.frontend.tflite.tflite_schema import IDENTIFIER
 
 OPSET, OPSET_INT16 = 20, 21  # of Gelu; of QuantizeLinear to 16 bits
@@ -71,6 +72,9 @@ def _write(operator: Operator, writer: Writer, memory: variables.Variables | Non
             raise Unsupported("nmpconv does not read this operator of TFLite")
         if call.block and operator.kind not in INSIDE:
             raise Unsupported("its images are cut into blocks", hint="BATCH_TO_SPACE_ND before it")
+        numbers = [writer.model.tensors[number] for number in operator.inputs if number != ABSENT]
+        if any(tensor.type == "complex64" for tensor in numbers) and operator.kind not in TAKES_COMPLEX:
+            raise Unsupported("complex numbers", hint="COMPLEX_ABS, REAL or IMAG before it")
         written = write(call)
         results = [written] if isinstance(written, str) else list(written)
         results[:1] = [call.activated(name) for name in results[:1]]

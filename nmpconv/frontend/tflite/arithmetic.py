@@ -10,6 +10,8 @@ from nmpconv.errors import Unsupported
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write, chain, passed, same
 
+_LAST = np.array([-1], np.int64)
+_TINY = 1e-30  # a divisor of 0
 L2_LEAST = 1e-6  # of a length that is divided by; source: LiteRT, reference L2Normalization
 
 
@@ -107,6 +109,33 @@ def _reduced(kind: str) -> Write:
     return write
 
 
+def _logical(kind: str) -> Write:
+    """Reduction of booleans, by that of the numbers 0 and 1."""
+
+    def write(call: OperatorCall) -> str:
+        axes, keep = np.array(call.integers(1, "axes"), np.int64), int(call.options.get("keep_dims", 0))
+        return call.cast(call(kind, call.cast(call.input(0), "float32"), axes, keepdims=keep), "bool")
+
+    return write
+
+
+def atan2(call: OperatorCall) -> str:
+    """Angle of (x, y), from the quotient of the shorter leg by the longer one; 0 for (0, 0)."""
+    y, x = call.input(0), call.input(1)
+    legs = call("Abs", y), call("Abs", x)
+    angle = call("Atan", call("Div", call("Min", *legs), call("Max", *legs, _TINY)))
+    angle = call("Where", call("Greater", *legs), call("Sub", np.pi / 2, angle), angle)
+    angle = call("Where", call("Less", x, 0.0), call("Sub", np.pi, angle), angle)
+    return call("Where", call("Less", y, 0.0), call("Neg", angle), angle)
+
+
+def bucketize(call: OperatorCall) -> str:
+    """Number of boundaries that are not above an element."""
+    x = call.cast(call.input(0), "float32")
+    above = call("GreaterOrEqual", call("Unsqueeze", x, _LAST), call.options["boundaries"].astype(np.float32))
+    return call.cast(call("ReduceSum", call.cast(above, "float32"), _LAST, keepdims=0), call.output().type)
+
+
 def _index(kind: str) -> Write:
     """Index of the largest or smallest element along an axis."""
 
@@ -148,6 +177,8 @@ ROWS: Mapping[str, Write] = {
     "ADD_N": add_n,
     "ARG_MAX": _index("ArgMax"),
     "ARG_MIN": _index("ArgMin"),
+    "ATAN2": atan2,
+    "BUCKETIZE": bucketize,
     "CAST": cast,
     "CEIL": same("Ceil"),
     "COS": same("Cos"),
@@ -185,6 +216,8 @@ ROWS: Mapping[str, Write] = {
     "POW": same("Pow", 2),
     "PRELU": same("PRelu", 2),
     "QUANTIZE": passed,
+    "REDUCE_ALL": _logical("ReduceMin"),
+    "REDUCE_ANY": _logical("ReduceMax"),
     "REDUCE_MAX": _reduced("ReduceMax"),
     "REDUCE_MIN": _reduced("ReduceMin"),
     "REDUCE_PROD": _reduced("ReduceProd"),

@@ -151,14 +151,17 @@ class TfliteFile:
         if wrong := [size for size in shape if size < -1]:
             raise self._error(f"tensor '{name}' has size {wrong[0]}")
         data = self._data(name, TYPES[number], tuple(int(size) for size in sizes), table)
-        return Tensor(name, shape, TYPES[number], self._grid(name, table["quantization"], shape), data)
+        return Tensor(name, shape, TYPES[number], self._grid(name, table["quantization"], shape, data), data)
 
-    def _grid(self, name: str, table: FlatTable | None, shape: tuple[int, ...]) -> Grid | None:
+    def _grid(
+        self, name: str, table: FlatTable | None, shape: tuple[int, ...], data: np.ndarray | None
+    ) -> Grid | None:
+        """data: of a constant, whose scale is 0 where TensorFlow had nothing but zeros."""
         if table is None or not len(table["scale"]):
             return None
         scales, zeros, axis = table["scale"].astype(np.float64), table["zero_point"], int(table["quantized_dimension"])
         zeros = zeros.astype(np.float64) if len(zeros) else np.zeros(1)
-        if not np.all((scales > 0) & np.isfinite(scales)):
+        if not np.all((scales > 0 if data is None else scales >= 0) & np.isfinite(scales)):
             raise self._error(f"tensor '{name}' has scale {scales.min():g}")
         for numbers in (scales, zeros):
             if len(numbers) > 1 and not (0 <= axis < len(shape) and len(numbers) == shape[axis]):

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nmpconv.frontend.tflite import arithmetic, blocks, products, rearranging, recurrent_layers, windows
+from nmpconv.frontend.tflite import (
+    arithmetic,
+    blocks,
+    products,
+    rearranging,
+    recurrent_layers,
+    spectra,
+    volumes,
+    windows,
+)
 from nmpconv.frontend.tflite.rows import Write
 
 WRITERS: Mapping[str, Write] = {
@@ -13,5 +22,7 @@ WRITERS: Mapping[str, Write] = {
     **products.ROWS,
     **rearranging.ROWS,
     **recurrent_layers.ROWS,
+    **spectra.ROWS,
+    **volumes.ROWS,
     **windows.ROWS,
 }

@@ -21,9 +21,10 @@ def _int64(numbers: Iterable[int]) -> np.ndarray:
 def reshape(call: OperatorCall) -> str:
     if call.block:
         return _without_axis(call)
-    if call.has(1):
-        return call("Reshape", call.input(0), call.indices(1))
-    return call("Reshape", call.input(0), _int64(call.options["new_shape"]))
+    shape = call.indices(1) if call.has(1) else call.constant(_int64(call.options["new_shape"]))
+    if call.tensor(0).type == "complex64":
+        shape = call("Concat", shape, _int64([2]), axis=0)
+    return call("Reshape", call.input(0), shape)
 
 
 def _without_axis(call: OperatorCall) -> str:
@@ -181,6 +182,13 @@ def embedding_lookup(call: OperatorCall) -> str:
     return call("Gather", call.input(1), call.input(0), axis=0)
 
 
+def scatter_nd(call: OperatorCall) -> str:
+    """Indices, what is added there, sizes of the result, which is 0 elsewhere."""
+    shape = call.integers(2, "sizes")
+    zeros = call.constant(np.zeros(shape, call.tensor(1).type if call.tensor(1).grid is None else np.float32))
+    return call("ScatterND", zeros, call.indices(0), call.input(1), reduction="add")
+
+
 def tile(call: OperatorCall) -> str:
     return call("Tile", call.input(0), call.indices(1))
 
@@ -231,6 +239,7 @@ ROWS: Mapping[str, Write] = {
     "RANK": rank,
     "RESHAPE": reshape,
     "REVERSE_V2": reverse,
+    "SCATTER_ND": scatter_nd,
     "SHAPE": shape,
     "SLICE": slice_,
     "SPLIT": split,

@@ -50,11 +50,14 @@ _TABLES = {
     "ArgMaxOptions": "output_type:byte",
     "ArgMinOptions": "output_type:byte",
     "BatchMatMulOptions": "adj_x:bool adj_y:bool",
+    "BucketizeOptions": "boundaries:[float]",
     "CallOnceOptions": "init_subgraph_index:int",
     "CastOptions": "in_data_type:byte out_data_type:byte",
     "ConcatenationOptions": "axis:int fused_activation_function:byte",
     "Conv2DOptions": "padding:byte stride_w:int stride_h:int fused_activation_function:byte dilation_w_factor:int=1 "
     "dilation_h_factor:int=1",
+    "Conv3DOptions": "padding:byte stride_d:int stride_w:int stride_h:int fused_activation_function:byte "
+    "dilation_d_factor:int=1 dilation_w_factor:int=1 dilation_h_factor:int=1",
     "CumsumOptions": "exclusive:bool reverse:bool",
     "DepthToSpaceOptions": "block_size:int",
     "DepthwiseConv2DOptions": "padding:byte stride_w:int stride_h:int depth_multiplier:int "
@@ -114,7 +117,7 @@ OPTIONS = {
         94: "DepthToSpaceOptions",
         101: "BatchMatMulOptions",
     },
-    **{102: "CumsumOptions", 103: "CallOnceOptions", 111: "VarHandleOptions", 116: "GeluOptions"},
+    **{102: "CumsumOptions", 103: "CallOnceOptions", 106: "Conv3DOptions", 111: "VarHandleOptions", 115: "BucketizeOptions", 116: "GeluOptions"},
 }
 
 TYPES = (  # of elements, by number

@@ -13,18 +13,18 @@ from nmpconv.frontend.tflite.rows import Write
 from nmpconv.frontend.tflite.tflite_schema import PADDINGS
 
 
-def _padding(call: OperatorCall) -> str:
+def padding_name(call: OperatorCall) -> str:
     number = call.options.get("padding", 0)
     if not 0 <= number < len(PADDINGS):
         raise ValueError(f"padding {number}")
     return PADDINGS[number]
 
 
-def _pads(
+def pad_attributes(
     call: OperatorCall, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int] = (1, 1)
 ) -> dict[str, Any]:
     """Attributes for the padding. Numbers where sizes are fixed: onnxruntime has no name for it with dilations."""
-    sizes, padding = call.shape(0)[1:3], _padding(call)
+    sizes, padding = call.shape(0)[1 : 1 + len(kernel)], padding_name(call)
     if padding == "VALID" or min(sizes) < 1:
         return {"auto_pad": padding}
     axes = zip(sizes, kernel, strides, dilations, strict=True)
@@ -33,7 +33,7 @@ def _pads(
     return {"pads": [*before, *(pad - half for pad, half in zip(total, before, strict=True))]}
 
 
-def _pair(call: OperatorCall, *names: str) -> list[int]:
+def option_sizes(call: OperatorCall, *names: str) -> list[int]:
     """Options of which each is at least 1."""
     numbers = [int(call.options.get(name, 0)) for name in names]
     if wrong := [f"{name} {number}" for name, number in zip(names, numbers, strict=True) if number < 1]:
@@ -42,7 +42,7 @@ def _pair(call: OperatorCall, *names: str) -> list[int]:
 
 
 def _strides(call: OperatorCall) -> list[int]:
-    return _pair(call, "stride_h", "stride_w")
+    return option_sizes(call, "stride_h", "stride_w")
 
 
 def _image(call: OperatorCall, place: int = 0) -> str:
@@ -68,12 +68,12 @@ def depthwise_conv_2d(call: OperatorCall) -> str:
 
 
 def _conv(call: OperatorCall, weights: str, group: int) -> str:
-    strides, dilations = _strides(call), _pair(call, "dilation_h_factor", "dilation_w_factor")
+    strides, dilations = _strides(call), option_sizes(call, "dilation_h_factor", "dilation_w_factor")
     if call.block:
         if strides != [1, 1] or len(call.block) != 2:
             raise Unsupported(f"strides {strides} on images that are cut into blocks", hint="[1, 1]")
         dilations = [dilation * size for dilation, size in zip(dilations, call.block, strict=True)]
-    x, pads = _image(call), _pads(call, call.shape(1)[1:3], strides, dilations)
+    x, pads = _image(call), pad_attributes(call, call.shape(1)[1:3], strides, dilations)
     bias = call.optional(2)
     return call.nhwc(call("Conv", x, weights, *bias, strides=strides, dilations=dilations, group=group, **pads))
 
@@ -82,7 +82,7 @@ def transpose_conv(call: OperatorCall) -> str:
     """Sizes of the result, weights [O,H,W,I], the input, a bias. Where sizes are not fixed, they are the input's times
     the strides."""
     asked = call.integers(0, "sizes") if call.is_const(0) else list(call.output().shape)
-    return _transposed(call, 2, asked, _padding(call), _strides(call), *call.optional(3))
+    return _transposed(call, 2, asked, padding_name(call), _strides(call), *call.optional(3))
 
 
 def transpose_conv_bias(call: OperatorCall) -> str:
@@ -110,13 +110,13 @@ def _transposed(
         attributes["auto_pad"] = padding
     else:
         axes = zip(sizes, asked[1:3], kernel, strides, strict=True)
-        befores, afters = zip(*(_margins(padding, *numbers) for numbers in axes), strict=True)
+        befores, afters = zip(*(margins(padding, *numbers) for numbers in axes), strict=True)
         attributes["pads"] = [*befores, *(max(after, 0) for after in afters)]
         attributes["output_padding"] = [max(-after, 0) for after in afters]
     return call.nhwc(call("ConvTranspose", _image(call, place), call.moved(1, (3, 0, 1, 2)), *bias, **attributes))
 
 
-def _margins(padding: str, size: int, asked: int, kernel: int, stride: int) -> tuple[int, int]:
+def margins(padding: str, size: int, asked: int, kernel: int, stride: int) -> tuple[int, int]:
     """Widths that are cut from the start and from the end of one axis, or added to it where they are negative."""
     steps = -(-asked // stride) if padding == "SAME_UPPER" else (asked + stride - kernel) // stride
     before = max((steps - 1) * stride + kernel - asked, 0) // 2
@@ -124,8 +124,8 @@ def _margins(padding: str, size: int, asked: int, kernel: int, stride: int) -> t
 
 
 def _pool(kind: str, call: OperatorCall, x: str) -> str:
-    kernel, strides = _pair(call, "filter_height", "filter_width"), _strides(call)
-    return call.nhwc(call(kind, x, kernel_shape=kernel, strides=strides, **_pads(call, kernel, strides)))
+    kernel, strides = option_sizes(call, "filter_height", "filter_width"), _strides(call)
+    return call.nhwc(call(kind, x, kernel_shape=kernel, strides=strides, **pad_attributes(call, kernel, strides)))
 
 
 def average_pool_2d(call: OperatorCall) -> str:
@@ -180,7 +180,7 @@ def space_to_depth(call: OperatorCall) -> str:
 
 
 def _blocks(kind: str, call: OperatorCall) -> str:
-    return call.nhwc(call(kind, _image(call), blocksize=_pair(call, "block_size")[0]))
+    return call.nhwc(call(kind, _image(call), blocksize=option_sizes(call, "block_size")[0]))
 
 
 ROWS: Mapping[str, Write] = {
