@@ -60,8 +60,8 @@ class Resize(Op):
         mode = node.text("mode", "nearest")
         if node.integer("antialias", 0) and mode == "nearest":
             raise Invalid("antialias in mode nearest", hint="linear or cubic")
-        if node.integer("exclude_outside", 0) and mode != "cubic":
-            raise Invalid(f"exclude_outside in mode {mode}", hint="mode cubic")
+        if node.integer("exclude_outside", 0) and mode != "cubic" and not node.integer("antialias", 0):
+            raise Invalid(f"exclude_outside in mode {mode}", hint="mode cubic, or antialias")
         places = axis_places(node, shape, sizes, scales)
         if mode == "nearest":
             take(to, x, nearest_indices(node, shape, scales, places), node.outputs[0])
@@ -163,13 +163,11 @@ def axis_places(
 ) -> list[np.ndarray | None]:
     """Coordinates of each new element along every axis; None for an axis that stays as it is.
 
-    onnxruntime copies a tensor whose shape stays the same, whatever the scales.
+    As onnxruntime and PyTorch have them: a tensor whose shape stays the same is copied, whatever the scales, and corners
+    are aligned by sizes.
     """
     transform = node.text("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
     axes = list(zip(shape, sizes, scales, strict=True))
-    if transform == "align_corners" and any(abs(size * scale - out) > 1e-3 for size, out, scale in axes):
-        # The length of the axis then is a whole number for onnxruntime, and none for ONNX's own tests.
-        raise Unsupported("align_corners with scales that give no whole sizes", hint="sizes instead of scales")
     if tuple(shape) == tuple(sizes):
         return [None] * len(axes)
     return [coordinates(transform, *axis) if axis[0] != axis[1] or axis[2] != 1.0 else None for axis in axes]

@@ -16,8 +16,8 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def _resize(attributes, scales=""):
-    """Sizes that are not whole, but for align_corners, which is not defined for them."""
-    scales = scales or ("{1,1,2.4,1.5}" if "align_corners" in attributes else "{1,1,2.5,1.5}")
+    """Sizes that are not whole."""
+    scales = scales or "{1,1,2.5,1.7}"
     call = f"Resize<{attributes}>" if attributes else "Resize"
     return f"{SMALL} <float[4] s = {scales}> {{ y = {call}(x, , s) }}"
 
@@ -37,6 +37,7 @@ CASES = [
     *((f"linear/{m}", 13, _resize(f'{_mode(m)},mode="linear"')) for m in MODES),
     *((f"cubic/{m}", 13, _resize(f'{_mode(m)},mode="cubic",cubic_coeff_a=-0.5')) for m in MODES),
     ("cubic/outside", 13, _resize('mode="cubic",exclude_outside=1')),
+    ("linear/antialias/outside", 18, _resize('mode="linear",antialias=1,exclude_outside=1', "{1,1,0.5,0.7}")),
     ("nearest/smaller", 13, _resize("", "{1,1,0.5,0.75}")),
     ("linear/smaller", 13, _resize('mode="linear"', "{1,1,0.5,0.75}")),
     ("nearest/channels", 13, _resize("", "{1,2,1,1}")),

@@ -56,13 +56,6 @@ ROWS = [
         "Pad: padding with -inf; a finite value, or -inf before MaxPool only",
     ),
     (
-        "aligned corners",
-        13,
-        f"{IMAGE} <float[4] s = {{1, 1, 0.5, 0.5}}> "
-        '{ y = Resize<mode="linear",coordinate_transformation_mode="align_corners">(x, , s) }',
-        "Resize: align_corners with scales that give no whole sizes; sizes instead of scales",
-    ),
-    (
         "cubic places",
         20,
         f'{IMAGE} <float[1,2,2,2] g> {{ y = GridSample<mode="cubic">(x, g) }}',
