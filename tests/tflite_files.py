@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import flatbuffers
 import numpy as np
 
-from nmpconv.frontend.tflite.tflite_schema import CUSTOM, IDENTIFIER, OPERATORS, OPTIONS, TABLES, TYPES
+from nmpconv.frontend.tflite.tflite_schema import CUSTOM, IDENTIFIER, OPERATORS, OPTIONS, OPTIONS_2, TABLES, TYPES
 
 _VERSIONS = {"BROADCAST_TO": 2}  # that LiteRT has
 _WRITE = {
@@ -103,8 +103,11 @@ def tflite(
 
 
 def _operator(op: Op, kinds: Sequence[str], places: Mapping[str, int]) -> dict[str, Any]:
-    numbers = {name: number for number, name in OPTIONS.items()}
-    options = {"builtin_options_type": numbers[op.table], "builtin_options": (op.table, op.options)} if op.table else {}
+    options: dict[str, Any] = {}
+    for union, field in ((OPTIONS, "builtin_options"), (OPTIONS_2, "builtin_options_2")):
+        numbers = {name: number for number, name in union.items()}
+        if op.table in numbers:
+            options = {f"{field}_type": numbers[op.table], field: (op.table, op.options)}
     if op.custom is not None:
         options["custom_options"] = op.custom.view(np.uint8)
     return {

@@ -23,6 +23,8 @@ def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) 
     opset 14 it normalizes by statistics of the batch, and its LRN adds up other channels.
     """
     feeds = {name: single_array(constants[name]) for name in node.input if name}
+    if node.op_type == "CumSum":  # exporters give the axis as a list of one, which onnxruntime takes
+        feeds[node.input[1]] = feeds[node.input[1]].reshape(())
     single = onnx.NodeProto()
     single.CopyFrom(node)
     if node.op_type != "Constant":  # whose type the nodes after it are checked with

@@ -42,10 +42,10 @@ _PORTS: dict[int, type] = {
     **{TensorProto.INT8: np.int8, TensorProto.UINT8: np.uint8},
     **{TensorProto.INT16: np.int16, TensorProto.UINT16: np.uint16},
 }
-# Operators whose results are among the numbers of their inputs: integers stay on their grid.
+# Operators whose results are among the numbers of their inputs, or between them: integers stay on their grid.
 MOVES = {
     *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape"),
-    *("Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    *("Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
 }
 _OTHERS = {
     "ConvInteger": "_conv_integer",
@@ -58,6 +58,7 @@ _OTHERS = {
     "com.microsoft.MatMulNBits": "_matmul_of_blocks",
     "com.microsoft.QGemm": "_gemm",
     "com.microsoft.QLinearConcat": "_concat",
+    "com.microsoft.QLinearWhere": "_choice",
 }
 _QONNX = ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")  # domains, the newest first
 _OTHERS |= {f"{domain}.{kind}": f"_{kind.lower()}" for domain in _QONNX for kind in ("Quant", "BipolarQuant")}
@@ -142,12 +143,15 @@ class _Writer:
         self._dynamic_reals: set[str] = set()  # results of case 2
         self._dynamic_scales: set[str] = set()  # of these, times constants
         self._dynamic_biases: set[str] = set()
+        self._grids: dict[str, Sequence[str]] = {}  # scale and zero point of integers, by name
         self.nodes: list[onnx.NodeProto] = []
         self._node = onnx.NodeProto()
 
     def maker(self, node: onnx.NodeProto) -> Callable[[onnx.NodeProto], None] | None:
         """Returns the function that rewrites this node, if any does."""
         name = "_plain" if _kind(node) in _PLAIN else _OTHERS.get(_kind(node))
+        if _kind(node) == "Pad" and node.input[0] in self._grids:
+            name = "_pad"
         if node.op_type == "DequantizeLinear" and self._dynamic_reals.intersection(node.input[:1]):
             name = "_same"
         if node.op_type in _ROUNDING and self._dynamic_biases.issuperset(node.output) and len(node.output) == 1:
@@ -155,7 +159,12 @@ class _Writer:
         return getattr(self, name) if name else None
 
     def note(self, node: onnx.NodeProto) -> None:
-        """Notes steps of Cast(Floor(bias / (scale of case 2 * scale of weights))) behind the scale."""
+        """Notes grids of integers, and steps of Cast(Floor(bias / (scale of case 2 * scale of weights))) behind the
+        scale."""
+        if node.op_type == "QuantizeLinear":
+            self._grids[node.output[0]] = node.input[1:]
+        elif node.op_type in MOVES and node.input and node.input[0] in self._grids:
+            self._grids |= dict.fromkeys(node.output, self._grids[node.input[0]])
         scales, biases = self._dynamic_scales, self._dynamic_biases
         if node.op_type == "Mul" and scales.intersection(node.input):
             if all(name in scales or name in self._tensors for name in node.input):
@@ -204,7 +213,22 @@ class _Writer:
         parts = [self._real(*rest[i : i + 3]) for i in range(0, len(rest), 3)]
         self._quantized(self._add("Concat", parts, **self._attributes()), (ys, yz))
 
+    def _choice(self, node: onnx.NodeProto) -> None:
+        condition, x, xs, xz, y, ys, yz, *grid = node.input
+        self._quantized(self._add("Where", [condition, self._real(x, xs, xz), self._real(y, ys, yz)]), grid)
+
+    def _pad(self, node: onnx.NodeProto) -> None:
+        """The number around it is an integer, too."""
+        x, grid, pads, value, *axes = node.input[0], self._grids[node.input[0]], *(*node.input, "", "")[1:]
+        if self._attributes().get("mode", b"constant") == b"constant":
+            scale, zero = (self._array(name).astype(np.float64) if name else np.zeros(()) for name in (*grid, "")[:2])
+            around = self._array(value) if value else np.zeros(())
+            value = self._const(((around - zero) * scale).astype(np.float32).reshape(()))
+        y = self._add("Pad", [self._real(x, *grid), pads, value, *filter(None, axes)], **self._attributes())
+        self._quantized(y, grid)
+
     def _quantized(self, y: str, grid: Sequence[str]) -> None:
+        self._grids[self._node.output[0]] = grid
         self._add("QuantizeLinear", [y, *grid], output=self._node.output[0])
 
     def _bias(self, name: str, x_scale: str, w_scale: str) -> str:

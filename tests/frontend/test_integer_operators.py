@@ -19,10 +19,35 @@ from nmpconv.frontend.to_onnx import to_onnx
 
 GRIDS = "float s = {0.05}, uint8 z = {100}, float t = {0.25}, uint8 m = {128}"
 WEIGHTS = "int8[3,4,1,1] w = {1,2,3,-4,5,6,-7,8,9,1,2,-3}, float[3] v = {0.1,0.2,0.05}, int8[3] k = {0,0,0}"
-BIAS = "int32[3] b = {10,-20,30}"
+BIAS = "int32[3] b = {10,-20,30}, float[4] c = {1,1,2,1.5}, int64[8] i = {0,0,1,2,0,0,0,1}"
 INTEGERS = [
     ("QLinearConv", "q = QuantizeLinear(x, s, z) r = QLinearConv(q, s, z, w, v, k, t, m, b) {}", "r", "t, m"),
     ("MaxPool of integers", "q = QuantizeLinear(x, s, z) r = MaxPool<kernel_shape=[2,2]>(q) {}", "r", "s, z"),
+    (
+        "Resize of integers",
+        'q = QuantizeLinear(x, s, z) r = Resize<mode="linear">(q, , c) {}',
+        "r",
+        "s, z",
+    ),
+    (
+        "Pad of integers",
+        "q = QuantizeLinear(x, s, z) p = Pad(q, i, m) r = com.microsoft.QLinearSigmoid(p, s, z, t, m) {}",
+        "r",
+        "t, m",
+    ),
+    (
+        "Pad of integers by what is there",
+        'q = QuantizeLinear(x, s, z) p = Pad<mode="edge">(q, i) r = com.microsoft.QLinearAdd(p, s, z, p, s, z, t, m) {}',
+        "r",
+        "t, m",
+    ),
+    (
+        "QLinearWhere",
+        "q = QuantizeLinear(x, s, z) n = Neg(x) o = QuantizeLinear(n, t, m) g = Greater(x, n) "
+        "r = com.microsoft.QLinearWhere(g, q, s, z, o, t, m, t, m) {}",
+        "r",
+        "t, m",
+    ),
     ("QLinearAdd", "q = QuantizeLinear(x, s, z) r = com.microsoft.QLinearAdd(q, s, z, q, s, z, t, m) {}", "r", "t, m"),
     ("QLinearSigmoid", "q = QuantizeLinear(x, s, z) r = com.microsoft.QLinearSigmoid(q, s, z, t, m) {}", "r", "t, m"),
     (

@@ -17,7 +17,7 @@ import nmpconv
 from nmpconv.errors import InputError, NmpError, UnsupportedModel
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.tflite import to_onnx
-from nmpconv.frontend.tflite.tflite_schema import OPERATORS, OPTIONS, TABLES, TYPES
+from nmpconv.frontend.tflite.tflite_schema import OPERATORS, OPTIONS, OPTIONS_2, TABLES, TYPES
 from nmpconv.frontend.to_onnx import to_onnx as floats_of
 from nmpconv.ir import Given
 
@@ -465,12 +465,14 @@ def test_numbers_are_those_of_litert(need_package):
     need_package("ai_edge_litert")
     from ai_edge_litert import schema_py_generated as theirs
 
-    operators, types, options = (
-        names(getattr(theirs, name)) for name in ("BuiltinOperator", "TensorType", "BuiltinOptions")
+    operators, types, options, later = (
+        names(getattr(theirs, name))
+        for name in ("BuiltinOperator", "TensorType", "BuiltinOptions", "BuiltinOptions2")
     )
     assert dict(enumerate(OPERATORS)) == {i: operators[i] for i in range(len(OPERATORS))}
     assert dict(enumerate(TYPES)) == {i: types[i].lower() for i in range(len(TYPES))}
     assert {number: options[number] for number in OPTIONS} == OPTIONS
+    assert {number: later[number] for number in OPTIONS_2} == OPTIONS_2
 
 
 @pytest.mark.parametrize("table", TABLES)

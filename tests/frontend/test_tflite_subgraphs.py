@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
+from flatbuffers import flexbuffers
 from tflite_files import LiteRT, Op, Part, Tensor, constant, tflite
 from tflite_nets import CHOOSE, ELSE, IF, TENSORS, THEN, choice, loop
 
@@ -201,3 +203,53 @@ def test_operands_of_subgraphs_have_a_limit() -> None:
     many = Part([Op("CONCATENATION", ["a"] * 30_000, ("b",), "ConcatenationOptions", {})], ["a"], ["b"])
     with pytest.raises(InputError, match="its subgraphs have more than 100000 operands"):
         translated(several_ifs(2, many), "m")
+
+
+def window(kind: str, shape: tuple[int, ...], out: tuple[int, ...], first: float, **options: Any) -> bytes:
+    """STABLEHLO_REDUCE_WINDOW of [1,8], as ``shape``. kind: of the operator that joins two elements."""
+    tensors = {"x": Tensor((1, 8)), "t": Tensor(shape), "r": Tensor(out), "y": Tensor(out)}
+    tensors |= {"n": constant(np.int32(shape)), "f": constant(np.float32(first))}
+    tensors |= {name: Tensor(()) for name in "abc"}
+    body = Part([Op(kind, "ab", "c", *((f"{kind.title()}Options", {}) if kind in ("ADD", "MUL") else ()))], "ab", "c")
+    numbers = {name: np.array(value, np.int64) for name, value in options.items()}
+    table = {**numbers, "body_subgraph_index": 1}
+    ops = [Op("RESHAPE", "xn", "t"), Op("STABLEHLO_REDUCE_WINDOW", "tf", "r", "StablehloReduceWindowOptions", table)]
+    return tflite(tensors, [*ops, Op("TANH", "r", "y")], ["x"], ["y"], parts=[body])
+
+
+MOVES: list[tuple[str, bytes]] = [
+    ("sums", window("ADD", (1, 4, 2, 1), (1, 3, 3, 1), 0.0, window_dimensions=[1, 3, 2, 1],
+                    window_strides=[1, 2, 1, 1], padding=[0, 0, 1, 2, 1, 1, 0, 0])),
+    ("maxima", window("MAXIMUM", (1, 2, 4, 1), (1, 2, 3, 1), -np.inf, window_dimensions=[1, 1, 2, 1],
+                      window_dilations=[1, 1, 2, 1], padding=[0, 0, 0, 0, 1, 0, 0, 0])),
+    ("a middle axis", window("ADD", (1, 1, 4, 2), (1, 1, 2, 2), 0.0, window_dimensions=[1, 1, 3, 1])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in MOVES])
+def test_windows_along_any_axes(data: bytes, tmp_path: Path, need_package) -> None:
+    need_package("ai_edge_litert")
+    compared(data, tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "first", "message"), [
+    ("MUL", 1.0, "windows joined by MUL from 1 on"), ("MAXIMUM", 0.0, "windows joined by MAXIMUM from 0 on")
+])  # fmt: skip
+def test_windows_that_are_no_pools(kind: str, first: float, message: str, tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(window(kind, (1, 4, 2), (1, 3, 2), first, window_dimensions=[1, 2, 1]))
+    with pytest.raises(UnsupportedModel, match=message):
+        load(tmp_path / "m.tflite")
+
+
+def test_windows_that_move_along_no_axis(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(window("ADD", (1, 4, 2), (1, 4, 2), 0.0, window_dimensions=[1, 2]))
+    with pytest.raises(InputError, match=r"window_dimensions \[1, 2\], 3 numbers from 1 on are allowed"):
+        load(tmp_path / "m.tflite")
+
+
+def test_a_composite_is_what_it_is_composed_of(tmp_path: Path, need_package) -> None:
+    need_package("ai_edge_litert")
+    attributes = np.frombuffer(flexbuffers.Dumps({}), np.uint8)
+    options = {"name": "mine", "decomposition_subgraph_index": 1, "composite_attributes": attributes}
+    ops = [Op("STABLEHLO_COMPOSITE", ("x",), ("y",), "StableHLOCompositeOptions", options)]
+    compared(tflite(TENSORS, ops, ["x"], ["y"], parts=[THEN]), tmp_path)

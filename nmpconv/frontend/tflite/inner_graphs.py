@@ -1,8 +1,10 @@
-"""IF and WHILE as If and Loop: the subgraphs that they run become graphs inside of a node.
+"""Operators that run subgraphs. Those of IF and WHILE become graphs inside of a node, If and Loop.
 
 1. IF: its subgraphs are the branches. The importer takes one, or computes both, as of any other If.
 2. WHILE: the body is its second subgraph, with the first one behind it, which says whether there is another step. The
    importer unrolls it, where the number of steps is known.
+3. STABLEHLO_COMPOSITE, a function with a name: what it is composed of.
+4. STABLEHLO_REDUCE_WINDOW: the subgraph says what joins two elements.
 
 Tensors of a subgraph have names that no other one has. Its inputs are tensors around it, by their names there. Its
 constants are those of the whole graph, also of a subgraph that runs at several places.
@@ -19,9 +21,10 @@ from nmpconv.errors import InputError, Unsupported
 from nmpconv.frontend.local_functions import NODES_MAX
 from nmpconv.frontend.tflite.model import TENSORS_MAX, TfliteFile
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall, Writer
+from nmpconv.frontend.tflite.reduced_windows import reduce_window
 
 NESTED_MAX = 8  # of subgraphs in subgraphs
-KINDS = ("IF", "WHILE")
+KINDS = ("IF", "WHILE", "STABLEHLO_COMPOSITE", "STABLEHLO_REDUCE_WINDOW")
 
 
 class InnerGraphs:
@@ -35,7 +38,16 @@ class InnerGraphs:
         """Results of an operator of `KINDS`, which is so deep in subgraphs. Raises Unsupported."""
         if depth == NESTED_MAX:
             raise Unsupported(f"subgraphs in subgraphs, {NESTED_MAX} deep", hint="fewer")
-        return self._if(call, depth) if call.operator.kind == "IF" else self._while(call, depth)
+        if call.operator.kind == "STABLEHLO_REDUCE_WINDOW":
+            body = self._file.subgraph(call.options.get("body_subgraph_index", 0))
+            return [reduce_window(call, " ".join(operator.kind for operator in body.operators))]
+        writers = {"IF": self._if, "WHILE": self._while, "STABLEHLO_COMPOSITE": self._composite}
+        return writers[call.operator.kind](call, depth)
+
+    def _composite(self, call: OperatorCall, depth: int) -> list[str]:
+        inner = self._written(call, "decomposition_subgraph_index", call.inputs(), depth)
+        call.include(inner)
+        return inner.results()
 
     def _if(self, call: OperatorCall, depth: int) -> list[str]:
         condition, *operands = call.inputs()

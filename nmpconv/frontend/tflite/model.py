@@ -14,7 +14,7 @@ from nmpconv.errors import InputError
 from nmpconv.frontend.local_functions import NODES_MAX
 from nmpconv.frontend.tflite import sparse
 from nmpconv.frontend.tflite.flat_tables import File, FlatTable
-from nmpconv.frontend.tflite.tflite_schema import CUSTOM, OPERATORS, OPTIONS, TYPES
+from nmpconv.frontend.tflite.tflite_schema import CUSTOM, OPERATORS, OPTIONS, OPTIONS_2, TYPES
 
 RANK_MAX = 8  # of LiteRT's kernels
 TENSORS_MAX = 10 * NODES_MAX
@@ -130,8 +130,10 @@ class TfliteFile:
         if code >= len(self._kinds):
             raise self._error(f"operator {place} has code {code} of {len(self._kinds)}")
         label = f"operator {place} ({self._kinds[code]})"
-        options = OPTIONS.get(table["builtin_options_type"])
+        options, later = OPTIONS.get(table["builtin_options_type"]), OPTIONS_2.get(table["builtin_options_2_type"])
         settings = table.as_table("builtin_options", options) if options else None
+        if later:
+            settings = table.as_table("builtin_options_2", later)
         return Operator(
             self._kinds[code],
             self._numbers(table["inputs"], tensors, f"inputs of {label}", ABSENT),

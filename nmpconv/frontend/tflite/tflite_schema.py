@@ -45,7 +45,7 @@ _TABLES = {
     "Uint16Vector": "values:[ushort]",
     "Uint8Vector": "values:[ubyte]",
     "Operator": "opcode_index:uint inputs:[int] outputs:[int] builtin_options_type:ubyte builtin_options:Options "
-    "custom_options:[ubyte]",
+    "custom_options:[ubyte] - - - - - builtin_options_2_type:ubyte builtin_options_2:Options",
     "AddOptions": "fused_activation_function:byte",
     "ArgMaxOptions": "output_type:byte",
     "ArgMinOptions": "output_type:byte",
@@ -89,6 +89,9 @@ _TABLES = {
     "SqueezeOptions": "squeeze_dims:[int]",
     "StridedSliceOptions": "begin_mask:int end_mask:int ellipsis_mask:int new_axis_mask:int shrink_axis_mask:int "
     "offset:bool",
+    "StableHLOCompositeOptions": "name:string decomposition_subgraph_index:int composite_attributes:[ubyte]",
+    "StablehloReduceWindowOptions": "window_dimensions:[long] window_strides:[long] base_dilations:[long] "
+    "window_dilations:[long] padding:[long] body_subgraph_index:int",
     "SubOptions": "fused_activation_function:byte",
     "TransposeConvOptions": "padding:byte stride_w:int stride_h:int fused_activation_function:byte",
     "UnidirectionalSequenceLSTMOptions": "fused_activation_function:byte cell_clip:float proj_clip:float "
@@ -119,6 +122,7 @@ OPTIONS = {
     },
     **{102: "CumsumOptions", 103: "CallOnceOptions", 106: "Conv3DOptions", 111: "VarHandleOptions", 115: "BucketizeOptions", 116: "GeluOptions"},
 }
+OPTIONS_2 = {13: "StablehloReduceWindowOptions", 21: "StableHLOCompositeOptions"}  # of the second union
 
 TYPES = (  # of elements, by number
     *("float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64"),
