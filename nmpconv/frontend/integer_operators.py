@@ -219,12 +219,14 @@ class _Writer:
 
     def _pad(self, node: onnx.NodeProto) -> None:
         """The number around it is an integer, too."""
-        x, grid, pads, value, *axes = node.input[0], self._grids[node.input[0]], *(*node.input, "", "")[1:]
+        grid, (pads, value, *axes) = self._grids[node.input[0]], (*node.input, "", "")[1:]
+        scale, zero = (*grid, "")[:2]
         if self._attributes().get("mode", b"constant") == b"constant":
-            scale, zero = (self._array(name).astype(np.float64) if name else np.zeros(()) for name in (*grid, "")[:2])
-            around = self._array(value) if value else np.zeros(())
-            value = self._const(((around - zero) * scale).astype(np.float32).reshape(()))
-        y = self._add("Pad", [self._real(x, *grid), pads, value, *filter(None, axes)], **self._attributes())
+            step, *less = (self._array(name).astype(np.float64) for name in grid if name)
+            around = self._array(value).astype(np.float64) if value else np.zeros(())
+            value = self._const(((around - sum(less)) * step).astype(np.float32).reshape(()))
+        x = self._real(node.input[0], scale, zero)
+        y = self._add("Pad", [x, pads, value, *filter(None, axes)], **self._attributes())
         self._quantized(y, grid)
 
     def _quantized(self, y: str, grid: Sequence[str]) -> None:

@@ -163,8 +163,8 @@ def axis_places(
 ) -> list[np.ndarray | None]:
     """Coordinates of each new element along every axis; None for an axis that stays as it is.
 
-    As onnxruntime and PyTorch have them: a tensor whose shape stays the same is copied, whatever the scales, and corners
-    are aligned by sizes.
+    As onnxruntime and PyTorch have them: a tensor whose shape stays the same is copied, whatever the scales, and
+    corners are aligned by sizes.
     """
     transform = node.text("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
     axes = list(zip(shape, sizes, scales, strict=True))

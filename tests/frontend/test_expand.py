@@ -47,6 +47,11 @@ FUNCTIONS = [
     ("RMSNormalization", 23, f"{IMAGE} <float[8] s> {{ y = RMSNormalization(x, s) }}"),
     ("IsNaN", 13, f"{IMAGE} <float c = {{2.0}}> {{ b = IsNaN(x) y = Where(b, c, x) }}"),
     ("IsInf", 13, f"{IMAGE} <float c = {{2.0}}> {{ b = IsInf(x) y = Where(b, c, x) }}"),
+    (
+        "Equal/infinity",
+        13,
+        f"{IMAGE} <float c = {{2.0}}, float i = {{inf}}> {{ a = Abs(x) b = Equal(a, i) y = Where(b, c, x) }}",
+    ),
     ("Mean", 13, f"{IMAGE} {{ t = Abs(x) y = Mean(x, t, t) }}"),
     ("Hardmax", 13, f"{IMAGE} {{ y = Hardmax<axis=1>(x) }}"),
     ("Hardmax/flat", 11, f"{IMAGE} {{ y = Hardmax<axis=2>(x) }}"),

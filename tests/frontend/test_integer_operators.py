@@ -37,7 +37,8 @@ INTEGERS = [
     ),
     (
         "Pad of integers by what is there",
-        'q = QuantizeLinear(x, s, z) p = Pad<mode="edge">(q, i) r = com.microsoft.QLinearAdd(p, s, z, p, s, z, t, m) {}',
+        'q = QuantizeLinear(x, s, z) p = Pad<mode="edge">(q, i) '
+        "r = com.microsoft.QLinearAdd(p, s, z, p, s, z, t, m) {}",
         "r",
         "t, m",
     ),

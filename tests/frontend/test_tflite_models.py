@@ -190,9 +190,7 @@ def test_complex_numbers_are_read_by_few_operators(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "least"), [("REDUCE_ANY", 0.5), ("REDUCE_ALL", -0.5)])
-def test_reductions_of_booleans(
-    kind: str, least: float, tmp_path: Path, need_package: Callable[[str], None]
-) -> None:
+def test_reductions_of_booleans(kind: str, least: float, tmp_path: Path, need_package: Callable[[str], None]) -> None:
     need_package("ai_edge_litert")
     tensors = {"x": Tensor((1, 6, 3)), "b": Tensor((1, 6, 3), "bool"), "a": Tensor((1, 6), "bool"), "y": Tensor((1, 6))}
     tensors |= {"0": constant(np.float32(least)), "axes": constant(np.int32([-1]))}
@@ -466,8 +464,7 @@ def test_numbers_are_those_of_litert(need_package):
     from ai_edge_litert import schema_py_generated as theirs
 
     operators, types, options, later = (
-        names(getattr(theirs, name))
-        for name in ("BuiltinOperator", "TensorType", "BuiltinOptions", "BuiltinOptions2")
+        names(getattr(theirs, name)) for name in ("BuiltinOperator", "TensorType", "BuiltinOptions", "BuiltinOptions2")
     )
     assert dict(enumerate(OPERATORS)) == {i: operators[i] for i in range(len(OPERATORS))}
     assert dict(enumerate(TYPES)) == {i: types[i].lower() for i in range(len(TYPES))}

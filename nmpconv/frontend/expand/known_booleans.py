@@ -1,4 +1,5 @@
-"""Booleans that are known although they are computed from indices: exporters ask of each whether it is negative."""
+"""Booleans that are known although they are computed: exporters ask of indices whether they are negative, and of reals
+whether they are infinite."""
 
 from __future__ import annotations
 
@@ -67,8 +68,18 @@ def where(node: OnnxNode, body: Body) -> None:
     body("Expand", side, np.array(shape, np.int64), output=node.outputs[0])
 
 
+def _is_with_infinity(node: OnnxNode, to: Importer) -> bool:
+    return any(to.is_const(name) and np.isinf(to.constants[name]).all() for name in node.inputs)
+
+
+def equal(node: OnnxNode, body: Body) -> None:
+    """Of what is computed with infinity: never. Sums of exponentials ask that of their maximum."""
+    _decide(node, body, False)
+
+
 FORMS = {
     "And": ((_is_false, logical_and),),
+    "Equal": ((_is_with_infinity, equal),),
     "Where": ((_is_one_side, where),),
     **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), ((_is_decided, compare),)),
 }

@@ -155,9 +155,7 @@ class TfliteFile:
         data = self._data(name, TYPES[number], tuple(int(size) for size in sizes), table)
         return Tensor(name, shape, TYPES[number], self._grid(name, table["quantization"], shape, data), data)
 
-    def _grid(
-        self, name: str, table: FlatTable | None, shape: tuple[int, ...], data: np.ndarray | None
-    ) -> Grid | None:
+    def _grid(self, name: str, table: FlatTable | None, shape: tuple[int, ...], data: np.ndarray | None) -> Grid | None:
         """data: of a constant, whose scale is 0 where TensorFlow had nothing but zeros."""
         if table is None or not len(table["scale"]):
             return None

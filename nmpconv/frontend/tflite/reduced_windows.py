@@ -12,7 +12,7 @@ _LEAST = -1e38  # what a window of maxima begins with is not above
 
 
 def reduce_window(call: OperatorCall, kind: str) -> str:
-    """A pool, with the axes that windows move along behind the others. kind: of the operator that joins two elements."""
+    """A pool, with the axes that windows move along behind the others. kind: operator that joins two elements."""
     first = float(call.array(1, "first value").item())
     if not (kind == "ADD" and first == 0) and not (kind == "MAXIMUM" and first <= _LEAST):
         raise Unsupported(f"windows joined by {kind} from {first:g} on", hint="ADD from 0, or MAXIMUM from -inf")

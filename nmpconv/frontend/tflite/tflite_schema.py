@@ -120,7 +120,14 @@ OPTIONS = {
         94: "DepthToSpaceOptions",
         101: "BatchMatMulOptions",
     },
-    **{102: "CumsumOptions", 103: "CallOnceOptions", 106: "Conv3DOptions", 111: "VarHandleOptions", 115: "BucketizeOptions", 116: "GeluOptions"},
+    **{
+        102: "CumsumOptions",
+        103: "CallOnceOptions",
+        106: "Conv3DOptions",
+        111: "VarHandleOptions",
+        115: "BucketizeOptions",
+        116: "GeluOptions",
+    },
 }
 OPTIONS_2 = {13: "StablehloReduceWindowOptions", 21: "StableHLOCompositeOptions"}  # of the second union
 
