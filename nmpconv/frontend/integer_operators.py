@@ -24,6 +24,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.errors import InputError
+from nmpconv.frontend.node_rewriter import NodeRewriter
 from nmpconv.frontend.toposort import label
 
 # Case 1: QLinearX of one or two tensors, each followed by its scale and zero point, then those of the result.
@@ -117,35 +118,15 @@ def _kind(node: onnx.NodeProto) -> str:
     return str(node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}")
 
 
-def _number(attribute: onnx.AttributeProto) -> onnx.TensorProto | None:
-    """The value of a Constant: a tensor, or one number."""
-    if attribute.name == "value_float":
-        return numpy_helper.from_array(np.float32(attribute.f))
-    if attribute.name == "value_int":
-        return numpy_helper.from_array(np.int64(attribute.i))
-    return attribute.t if attribute.name == "value" else None
-
-
-class _Writer:
+class _Writer(NodeRewriter):
     def __init__(self, graph: onnx.GraphProto, where: str) -> None:
-        self._graph, self._where = graph, where
-        self._tensors = {tensor.name: tensor for tensor in graph.initializer}
-        self._tensors |= {
-            node.output[0]: value
-            for node in graph.node
-            if node.op_type == "Constant"
-            for attribute in node.attribute
-            if (value := _number(attribute)) is not None
-        }
-        self._names = {name for node in graph.node for name in (*node.input, *node.output)} | set(self._tensors)
+        super().__init__(graph, where)
         self._makers: dict[str, onnx.NodeProto] = {}
         self._readers: dict[str, list[onnx.NodeProto]] = {}
         self._dynamic_reals: set[str] = set()  # results of case 2
         self._dynamic_scales: set[str] = set()  # of these, times constants
         self._dynamic_biases: set[str] = set()
         self._grids: dict[str, Sequence[str]] = {}  # scale and zero point of integers, by name
-        self.nodes: list[onnx.NodeProto] = []
-        self._node = onnx.NodeProto()
 
     def maker(self, node: onnx.NodeProto) -> Callable[[onnx.NodeProto], None] | None:
         """Returns the function that rewrites this node, if any does."""
@@ -173,9 +154,6 @@ class _Writer:
         steps = node.op_type == "Div" and scales.intersection(node.input[1:]) and node.input[0] in self._tensors
         if steps or (node.op_type in _ROUNDING and biases.intersection(node.input)):
             biases.update(node.output)
-
-    def begin(self, node: onnx.NodeProto) -> None:
-        self._node, self.nodes = node, []
 
     # -- case 1 -------------------------------------------------------------------------------------------------------
 
@@ -427,36 +405,6 @@ class _Writer:
         below = self._add("Cast", [self._add("Less", [x, self._const(np.float32(0))])], to=TensorProto.FLOAT)
         step = self._add("Mul", [below, self._const((-2 * scale).astype(np.float32))])
         self._add("Add", [step, self._const(scale.astype(np.float32))], output=node.output[0])
-
-    # -- writing ------------------------------------------------------------------------------------------------------
-
-    def _add(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
-        output = output or self._fresh(kind)
-        self.nodes.append(helper.make_node(kind, inputs, [output], self._node.name, **attributes))
-        return output
-
-    def _const(self, data: np.ndarray) -> str:
-        name = self._fresh("real")
-        self._tensors[name] = numpy_helper.from_array(data, name)
-        self._graph.initializer.append(self._tensors[name])
-        return name
-
-    def _array(self, name: str) -> np.ndarray:
-        if name not in self._tensors:
-            raise ValueError(f"'{name}' is computed from the input")
-        return numpy_helper.to_array(self._tensors[name])
-
-    def _attributes(self) -> dict[str, Any]:
-        return {a.name: helper.get_attribute_value(a) for a in self._node.attribute}
-
-    def _fresh(self, what: str) -> str:
-        n, stem = 0, f"{self._node.output[0]}.{what}"
-        name = stem
-        while name in self._names:
-            n += 1
-            name = f"{stem}_{n}"
-        self._names.add(name)
-        return name
 
 
 def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:

@@ -284,7 +284,6 @@ def test_a_quantized_model_without_its_rounding(scale: float, what: str, tmp_pat
 
 
 def test_a_saturation_inside_of_a_table(tmp_path: Path) -> None:
-    """The tensor at which a quantized model saturates is gone: a table computes |x| and what is behind it."""
     text = (
         f"{IMAGE} <float[4,4,3,3] w, float s = {{0.01}}, uint8 zero = {{0}}, float one = {{1.0}}> {{ c = {CONV}(x, w) "
         "a = Abs(c) q = QuantizeLinear(a, s, zero) r = DequantizeLinear(q, s, zero) y = Add(r, one) }"

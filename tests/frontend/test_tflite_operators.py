@@ -348,8 +348,8 @@ def test_same_numbers_as_litert(case, tmp_path: Path, need_package):
 
 
 def test_each_operator_has_a_case():
-    """Here, or in a network of `test_tflite_models`, `test_tflite_sparse` or `tflite_nets`."""
+    """Here, or in a network of the other files."""
     folder = Path(__file__).parent
-    files = (folder / "test_tflite_models.py", folder / "test_tflite_sparse.py", folder.parent / "tflite_nets.py")
+    files = (*folder.glob("test_tflite_[cms]*.py"), folder.parent / "tflite_nets.py")
     networks = "".join(file.read_text(encoding="utf-8") for file in files)
     assert set(WRITERS) - {case.kind for case in CASES} <= set(re.findall(r'"([A-Za-z0-9_]+)"', networks))

@@ -73,7 +73,7 @@ def _is_with_infinity(node: OnnxNode, to: Importer) -> bool:
 
 
 def equal(node: OnnxNode, body: Body) -> None:
-    """Of what is computed with infinity: never. Sums of exponentials ask that of their maximum."""
+    """False: nothing that is computed is infinite. Sums of exponentials ask that of their maximum."""
     _decide(node, body, False)
 
 

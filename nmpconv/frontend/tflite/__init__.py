@@ -10,12 +10,12 @@ from onnx import helper
 from nmpconv.errors import InputError, Unsupported
 from nmpconv.frontend.tflite import variables
 from nmpconv.frontend.tflite.blocks import INSIDE
+from nmpconv.frontend.tflite.complex_numbers import TAKES_COMPLEX
 from nmpconv.frontend.tflite.inner_graphs import KINDS, InnerGraphs
 from nmpconv.frontend.tflite.model import ABSENT, Operator, TfliteFile, TfliteModel
 from nmpconv.frontend.tflite.onnx_writer import DOMAIN, OperatorCall, Writer
 from nmpconv.frontend.tflite.operators import WRITERS
 from nmpconv.frontend.tflite.rows import Write
-from nmpconv.frontend.tflite.spectra import TAKES_COMPLEX
 from nmpconv.frontend.tflite.tflite_schema import IDENTIFIER
 
 OPSET, OPSET_INT16 = 20, 21  # of Gelu; of QuantizeLinear to 16 bits

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from nmpconv.frontend.tflite import (
     arithmetic,
     blocks,
+    complex_numbers,
+    convolutions_3d,
     products,
     rearranging,
     recurrent_layers,
-    spectra,
-    volumes,
     windows,
 )
 from nmpconv.frontend.tflite.rows import Write
@@ -22,7 +22,7 @@ WRITERS: Mapping[str, Write] = {
     **products.ROWS,
     **rearranging.ROWS,
     **recurrent_layers.ROWS,
-    **spectra.ROWS,
-    **volumes.ROWS,
+    **complex_numbers.ROWS,
+    **convolutions_3d.ROWS,
     **windows.ROWS,
 }

@@ -7,7 +7,7 @@ import numpy as np
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 
-AXES_MAX = 3  # that windows move along
+_MOST_AXES = 3  # that windows move along
 _LEAST = -1e38  # what a window of maxima begins with is not above
 
 
@@ -23,8 +23,8 @@ def reduce_window(call: OperatorCall, kind: str) -> str:
     )
     pads = _numbers(call, "padding", 2 * len(shape), 0)
     axes = [i for i in range(len(shape)) if windows[i] > 1 or strides[i] > 1 or any(pads[2 * i : 2 * i + 2])]
-    if not 1 <= len(axes) <= AXES_MAX or max(apart) > 1 or min(shape) < 1:
-        raise Unsupported(f"windows along {len(axes)} axes of {list(shape)}", hint=f"1 to {AXES_MAX}, of fixed sizes")
+    if not 1 <= len(axes) <= _MOST_AXES or max(apart) > 1 or min(shape) < 1:
+        raise Unsupported(f"windows along {len(axes)} axes of {list(shape)}", hint=f"1 to {_MOST_AXES}, of fixed sizes")
     order = [*(i for i in range(len(shape)) if i not in axes), *axes]
     still = order[: -len(axes)]
     x = call("Transpose", call.input(0), perm=order)

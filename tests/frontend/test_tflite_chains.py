@@ -1,0 +1,71 @@
+"""TFLite operators on what no file is fed with, complex numbers and booleans, between those that make and read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from tflite_files import LiteRT, Op, Tensor, constant, tflite
+from tflite_nets import rng
+
+from nmpconv.errors import UnsupportedModel
+from nmpconv.frontend.onnx import load
+from nmpconv.frontend.tflite.tflite_schema import TYPES
+from nmpconv.frontend.to_onnx import to_onnx
+
+
+def spectrum(part: str, height: int = 1) -> bytes:
+    """A frame of 3 rows and 20 samples, its spectrum of 16 along each row or of both axes, and a part of that."""
+    rows = 1 if height == 1 else 3
+    shape = (1, 3, 1, 20) if height == 1 else (1, 3, 20)
+    bins = (*shape[:-2], rows if height == 1 else height, 9)
+    tensors = {"x": Tensor((1, 3, 20)), "r": Tensor(shape), "s": Tensor(bins, "complex64")}
+    tensors |= {"t": Tensor((1, bins[-2] if rows > 1 else 3, 9), "complex64"), "y": Tensor((1, bins[1], 9))}
+    tensors["n"], tensors["l"] = constant(np.int32(shape)), constant(np.int32([height, 16]))
+    tensors["m"] = constant(np.int32(tensors["t"].shape))
+    ops = [Op("RESHAPE", "xn", "r"), Op("RFFT2D", "rl", "s"), Op("RESHAPE", "sm", "t"), Op(part, "t", "y")]
+    return tflite(tensors, ops, ["x"], ["y"])
+
+
+@pytest.mark.parametrize("height", [1, 4])
+@pytest.mark.parametrize("part", ["COMPLEX_ABS", "REAL", "IMAG"])
+def test_spectra(part: str, height: int, tmp_path: Path, need_package: Callable[[str], None]) -> None:
+    need_package("ai_edge_litert")
+    (tmp_path / "m.tflite").write_bytes(data := spectrum(part, height))
+    x = rng().normal(0, 1, (1, 3, 20)).astype(np.float32)
+    graph = load(tmp_path / "m.tflite")
+    [ours] = ort.InferenceSession(to_onnx(graph, graph.outputs).SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(ours, LiteRT(data).run(x)[0], atol=1e-5)
+
+
+def test_complex_numbers_are_read_by_few_operators(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(spectrum("NEG"))
+    with pytest.raises(UnsupportedModel, match="complex numbers"):
+        load(tmp_path / "m.tflite")
+
+
+@pytest.mark.parametrize(("kind", "least"), [("REDUCE_ANY", 0.5), ("REDUCE_ALL", -0.5)])
+def test_reductions_of_booleans(kind: str, least: float, tmp_path: Path, need_package: Callable[[str], None]) -> None:
+    need_package("ai_edge_litert")
+    tensors = {"x": Tensor((1, 6, 3)), "b": Tensor((1, 6, 3), "bool"), "a": Tensor((1, 6), "bool"), "y": Tensor((1, 6))}
+    tensors |= {"0": constant(np.float32(least)), "axes": constant(np.int32([-1]))}
+    cast = {"in_data_type": TYPES.index("bool"), "out_data_type": TYPES.index("float32")}
+    ops = [Op("GREATER", "x0", "b"), Op(kind, ("b", "axes"), "a", "ReducerOptions", {})]
+    ops += [Op("CAST", "a", "y", "CastOptions", cast)]
+    (tmp_path / "m.tflite").write_bytes(data := tflite(tensors, ops, ["x"], ["y"]))
+    x = rng().normal(0, 1, (1, 6, 3)).astype(np.float32)
+    graph = load(tmp_path / "m.tflite")
+    [ours] = ort.InferenceSession(to_onnx(graph, graph.outputs).SerializeToString()).run(None, {"x": x})
+    assert ours.tolist() == LiteRT(data).run(x)[0].tolist()
+    assert 0 < ours.sum() < 6
+
+
+def test_a_constant_of_zeros_may_have_scale_0(tmp_path: Path) -> None:
+    """TensorFlow's converter to int16 writes one."""
+    tensors = {name: Tensor((1, 8), "int16", scale=0.01) for name in "xy"}
+    tensors["w"] = constant(np.zeros(8, np.int16), scale=0.0)
+    (tmp_path / "m.tflite").write_bytes(tflite(tensors, [Op("ADD", "xw", "y", "AddOptions", {})], ["x"], ["y"]))
+    load(tmp_path / "m.tflite")
