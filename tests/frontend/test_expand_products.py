@@ -55,6 +55,18 @@ def with_filter(shape: str, conv: str, more: str = "") -> str:
 
 
 FILTERS = [
+    (
+        "DeformConv",
+        22,
+        "(float[1,4,9,8] x, float[1,18,9,8] o) => (y) <float[6,4,3,3] w, float[6] b> "
+        "{ y = DeformConv<pads=[1,1,1,1]>(x, w, o, b) }",
+    ),
+    (
+        "DeformConv/all",
+        22,
+        "(float[1,4,9,8] x, float[1,16,4,8] o, float[1,8,4,8] m) => (y) <float[6,2,2,2] w> { y = DeformConv"
+        "<group=2,offset_group=2,strides=[2,1],dilations=[1,2],pads=[0,1,0,1]>(x, w, o, , m) }",
+    ),
     ("Conv/computed", 13, with_filter("6,4,3,2", "Conv(x, w)")),
     (
         "Conv/computed/all",

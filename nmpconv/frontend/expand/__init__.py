@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nmpconv.frontend.expand import (
     contrib,
     coordinate_grids,
+    deformable,
     einsum,
     filters,
     functions,
@@ -37,6 +38,7 @@ ALWAYS: Mapping[str, node_builder.Expansion] = {
     **filters.ALWAYS,
     **functions.ALWAYS,
     **coordinate_grids.ALWAYS,
+    **deformable.ALWAYS,
     **indices.ALWAYS,
     **linear_models.ALWAYS,
     **pooling.ALWAYS,
