@@ -19,7 +19,7 @@ def deform_conv(node: OnnxNode, body: Body) -> None:
     x, w, offset, b, mask = (node.input(place) for place in range(5))
     weights = body.to.array(w, "weights")
     (_, channels, *size), (*_, height, width) = body.shape(x), body.shape(offset)
-    (outputs, _, *kernel), groups = weights.shape, node.integer("offset_group", 1)
+    (_, _, *kernel), groups = weights.shape, node.integer("offset_group", 1)
     taps = list(product(range(groups), *map(range, kernel)))
     if len(size) != 2 or min(size) < 2 or len(taps) > TAPS_MAX:
         raise Unsupported(f"an image of {size}, {len(taps)} taps", hint=f"[N,C,H,W], at most {TAPS_MAX} taps")
