@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpconv.base.fixed_point import RANK_MAX
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import WIDTHS, fed, grid, single
@@ -36,19 +37,16 @@ class Gather(Op):
 
     def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Tile repeats all of an axis, Expand its only element. Gather, Pad and Resize emit gathers, too."""
+        if node.op_type == "Expand":
+            return _lower_expand(node, to)
         x = to.value(node.input(0))
         shape = to[x].shape
-        if node.op_type == "Expand":
-            goals = np.broadcast_shapes(shape, to.integers(node.input(1), "shape"))
-            shape = (*(1,) * (len(goals) - len(shape)), *shape)
-            spread = [range(size) if size == goal else (0,) * goal for size, goal in zip(shape, goals, strict=True)]
-            take(to, to.reshape(x, shape), spread, node.outputs[0])
-            return
         repeats = to.integers(node.input(1), "repeats")
         if len(repeats) != len(shape):
             raise Invalid(f"{len(repeats)} repeats for {len(shape)} axes", hint="one for each axis")
         indices = [tuple(range(size)) * repeat for size, repeat in zip(shape, repeats, strict=True)]
         take(to, x, indices, node.outputs[0])
+        return None
 
     def reads(self, params: GatherParams, inputs: Sequence[Value], output: Value) -> list[int]:
         return [output.size, *(value.size for value in inputs[1:])]
@@ -94,6 +92,21 @@ class Gather(Op):
     def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         index = to.const(node.params.index)
         to.node("Gather", (node.inputs[0], index), node.outputs[0], axis=node.params.axis)
+
+
+def _lower_expand(node: OnnxNode, to: GraphBuilder) -> None:
+    """Where there are more axes than a tensor can have, those of size 1 are left out. PyTorch's repeat makes many."""
+    x, shape = to.shaped(node.input(0))
+    goals = np.broadcast_shapes(shape, to.integers(node.input(1), "shape"))
+    axes = list(zip((*(1,) * (len(goals) - len(shape)), *shape), goals, strict=True))
+    if is_wide := len(goals) > RANK_MAX:
+        axes = [(size, goal) for size, goal in axes if goal > 1]
+    spread = [range(size) if size == goal else (0,) * goal for size, goal in axes]
+    y = to.reshape(x, [size for size, _ in axes])
+    if is_wide:
+        return to.shape_as(take(to, y, spread, ""), goals, node.outputs[0])
+    take(to, y, spread, node.outputs[0])
+    return None
 
 
 def take(to: GraphBuilder, x: str, indices: Sequence[Sequence[int]], output: str) -> str:

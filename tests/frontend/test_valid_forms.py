@@ -36,6 +36,11 @@ FORMS = [
         "a constant that is summed up along a list of one axis",
         "(float[1,4] x) => (y) <float[4] c, int64[1] a = {0}> { s = CumSum(c, a) y = Add(x, s) }",
     ),
+    (
+        "a repeat in eight axes",
+        f"{IMAGE} <int64[8] s = {{1,1,1,4,1,9,1,8}}, int64[8] g = {{1,1,2,4,1,9,3,8}}, int64[4] e = {{1,8,9,24}}> "
+        "{ a = Reshape(x, s) b = Expand(a, g) y = Reshape(b, e) }",
+    ),
     ("a bound that is computed", f"{IMAGE} {{ m = ReduceMean<keepdims=0>(x) y = Clip(x, m) }}"),
     ("both bounds computed", f"{IMAGE} {{ m = ReduceMean<keepdims=0>(x) a = Sigmoid(m) y = Clip(x, m, a) }}"),
     ("another bound computed", f"{IMAGE} <float l={{-0.1}}> {{ m = ReduceMax<keepdims=0>(x) y = Clip(x, l, m) }}"),
