@@ -69,3 +69,17 @@ def test_a_constant_of_zeros_may_have_scale_0(tmp_path: Path) -> None:
     tensors["w"] = constant(np.zeros(8, np.int16), scale=0.0)
     (tmp_path / "m.tflite").write_bytes(tflite(tensors, [Op("ADD", "xw", "y", "AddOptions", {})], ["x"], ["y"]))
     load(tmp_path / "m.tflite")
+
+
+def test_positions_that_are_computed(tmp_path: Path, need_package: Callable[[str], None]) -> None:
+    """TFLite has none that count from the end. Exporters write grid_sample so."""
+    need_package("ai_edge_litert")
+    tensors = {"x": Tensor((1, 8, 1)), "i": Tensor((1, 8, 1), "int32"), "y": Tensor((1, 8, 3))}
+    tensors["rows"] = constant(rng().normal(0, 1, (5, 3)).astype(np.float32))
+    cast = {"in_data_type": TYPES.index("float32"), "out_data_type": TYPES.index("int32")}
+    ops = [Op("CAST", "x", "i", "CastOptions", cast), Op("GATHER_ND", ("rows", "i"), "y")]
+    (tmp_path / "m.tflite").write_bytes(data := tflite(tensors, ops, ["x"], ["y"]))
+    x = rng().uniform(0, 4.9, (1, 8, 1)).astype(np.float32)
+    graph = load(tmp_path / "m.tflite")
+    [ours] = ort.InferenceSession(to_onnx(graph, graph.outputs).SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(ours, LiteRT(data).run(x)[0], atol=1e-6)

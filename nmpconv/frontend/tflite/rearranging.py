@@ -174,7 +174,9 @@ def gather(call: OperatorCall) -> str:
 
 
 def gather_nd(call: OperatorCall) -> str:
-    return call("GatherND", call.input(0), call.indices(1))
+    """TFLite's positions are never negative, which computed ones do not show."""
+    indices = call.indices(1)
+    return call("GatherND", call.input(0), indices if call.is_const(1) else call("Max", indices, _int64([0])))
 
 
 def embedding_lookup(call: OperatorCall) -> str:
