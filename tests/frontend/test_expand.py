@@ -147,6 +147,12 @@ POOLS = [
 
 CAUSAL = "<float[3,3] m = {0.5,-inf,-inf,0,0,-inf,0,0,0}>"
 ATTENTION = [
+    (
+        "mask/of keys for all heads",
+        13,
+        "(float[1,2,3,3] x, float[1,3] k) => (y) <float c = {-inf}, float z = {0}, int64[4] s = {1,2,1,3}> { b = "
+        "Greater(k, z) t = Where(b, z, c) e = Expand(t, s) a = Add(x, e) y = Softmax<axis=-1>(a) }",
+    ),
     ("mask/add", 13, f"{SCORES} {CAUSAL} {{ t = Add(x, m) y = Softmax<axis=-1>(t) }}"),
     ("mask/moved", 13, f"{SCORES} {CAUSAL} {{ t = Add(m, x) u = Identity(t) y = Softmax<axis=-1>(u) }}"),
     (

@@ -266,12 +266,6 @@ def test_a_constant_that_a_branch_makes_has_the_name_of_its_result(path):
     assert (name, data.ravel().tolist()) == ("t", [1, 2, 3, 4])
 
 
-def test_an_input_that_becomes_indices_of_two_types_is_refused(path):
-    text = "{ a = Cast<to=7>(x) b = Cast<to=6>(x) c = Gather(t, a) d = Gather(t, b) y = Add(c, d) }"
-    build(f"(float[1,2] x) => (y) <float[5,3] t> {text}", 13, path)
-    assert refusal(load, path)[0] is UnsupportedModel
-
-
 def test_cycle(path):
     build("(float[1,4] x) => (y) { y = Relu(c) [first] a = Add(x, b) [second] b = Neg(a) c = Abs(b) }", 13, path)
     expected = f"{path}: node 'second' (Neg) is on a cycle: it reads what depends on its own result"

@@ -19,7 +19,7 @@ from nmpconv.frontend.to_float32 import REALS
 from nmpconv.ops.onnx_node import OnnxNode
 from nmpconv.ops.softmax import HIDES, MASKED, OPEN
 
-_MOVES = ("Cast", "Reshape", "Identity", "Transpose", "Squeeze", "Unsqueeze")
+_MOVES = ("Cast", "Expand", "Reshape", "Identity", "Transpose", "Squeeze", "Unsqueeze")
 
 
 def _hides(to: Importer, name: str) -> bool:
