@@ -37,6 +37,10 @@ FORMS = [
         "(float[1,4] x) => (y) <float[4] c, int64[1] a = {0}> { s = CumSum(c, a) y = Add(x, s) }",
     ),
     (
+        "NaN beyond a domain",
+        f"{IMAGE} <float o = {{-1}}> {{ r = Sqrt(o) a = Abs(x) b = Less(a, o) s = Sqrt(a) y = Where(b, r, s) }}",
+    ),
+    (
         "a repeat in eight axes",
         f"{IMAGE} <int64[8] s = {{1,1,1,4,1,9,1,8}}, int64[8] g = {{1,1,2,4,1,9,3,8}}, int64[4] e = {{1,8,9,24}}> "
         "{ a = Reshape(x, s) b = Expand(a, g) y = Reshape(b, e) }",

@@ -68,6 +68,25 @@ def where(node: OnnxNode, body: Body) -> None:
     body("Expand", side, np.array(shape, np.int64), output=node.outputs[0])
 
 
+def _number_sides(node: OnnxNode, to: Importer) -> list[str]:
+    return [name for name in node.inputs[1:] if not (to.is_const(name) and _is_nan(to.constants[name]))]
+
+
+def _is_nan(array: np.ndarray) -> bool:
+    return bool(array.dtype.kind == "f" and array.size and np.isnan(array).all())
+
+
+def _has_one_side_of_numbers(node: OnnxNode, to: Importer) -> bool:
+    return len(_number_sides(node, to)) == 1
+
+
+def number(node: OnnxNode, body: Body) -> None:
+    """The side that is no NaN: exporters write functions so beyond the ends of their domain."""
+    shape = np.broadcast_shapes(*(body.shape(name) for name in node.inputs))
+    [side] = _number_sides(node, body.to)
+    body("Expand", side, np.array(shape, np.int64), output=node.outputs[0])
+
+
 def _is_with_infinity(node: OnnxNode, to: Importer) -> bool:
     return any(to.is_const(name) and np.isinf(to.constants[name]).all() for name in node.inputs)
 
@@ -80,6 +99,6 @@ def equal(node: OnnxNode, body: Body) -> None:
 FORMS = {
     "And": ((_is_false, logical_and),),
     "Equal": ((_is_with_infinity, equal),),
-    "Where": ((_is_one_side, where),),
+    "Where": ((_is_one_side, where), (_has_one_side_of_numbers, number)),
     **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), ((_is_decided, compare),)),
 }
