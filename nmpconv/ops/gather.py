@@ -95,8 +95,8 @@ class Gather(Op):
 
 
 def _lower_expand(node: OnnxNode, to: GraphBuilder) -> None:
-    """Repeats the only element of an axis. Of more axes than a tensor can have, as PyTorch's repeat makes them, those of
-    size 1 are left out."""
+    """Repeats the only element of an axis. Axes of size 1 are left out where there are more than a tensor can have, as
+    PyTorch's repeat makes them."""
     x, shape = to.shaped(node.input(0))
     goals = np.broadcast_shapes(shape, to.integers(node.input(1), "shape"))
     axes = list(zip((*(1,) * (len(goals) - len(shape)), *shape), goals, strict=True))
