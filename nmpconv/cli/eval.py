@@ -41,7 +41,10 @@ def command(
     ] = None,
     decoder: shared_flags.DecoderName = None,
     boxes: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The boxes that ap wants: COCO JSON, or a CSV of file,labels.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The boxes that ap wants: COCO JSON, a CSV of file,labels, or a folder of YOLO's texts."
+        ),
     ] = None,
     cpu: shared_flags.Cpu = None,
     threads: Annotated[

@@ -112,7 +112,8 @@ class Options:
         default=None,
         metadata=as_flag(
             QUANTIZATION,
-            "The images' boxes, for AP50 in the verdict, with --decoder: COCO JSON, or a CSV of file,labels.",
+            "The images' boxes, for AP50 in the verdict, with --decoder: COCO JSON, a CSV of file,labels, or a folder "
+            "of YOLO's texts.",
             metavar="FILE",
             shows_default=False,
             project=False,

@@ -260,13 +260,14 @@ def _libsndfile() -> Any:
     return soundfile
 
 
-def ears(front: FrontEnd | None, shape: Sequence[int], axis: int | None) -> Ears:
+def ears(front: FrontEnd | None, shape: Sequence[int], axis: int | None, *, is_whole: bool = False) -> Ears:
     """Returns the front end that makes an input of a WAV file: of ``shape`` (batch 1), but with all frames of the file
     along time.
 
-    axis: the one of time; None: the last one that leaves a frame's numbers to the others.
+    axis: the one of time; None: the last one that leaves a frame's numbers to the others. is_whole: a file has to have
+    as many frames as ``shape``, or is an InputError.
     """
-    return deaf if front is None else lambda path: _along(front, path, tuple(shape), axis)
+    return deaf if front is None else lambda path: _along(front, path, tuple(shape), axis, is_whole)
 
 
 def deaf(path: Path) -> np.ndarray:
@@ -274,7 +275,8 @@ def deaf(path: Path) -> np.ndarray:
     raise InputError(
         "the model does not say how sound becomes its input",
         where=str(path),
-        hint="convert it with --audio rate=...,window=...,hop=...,bands=..., or give a .npy of its frames",
+        hint="convert it with --audio rate=HZ where samples are the input, with --audio "
+        "rate=...,window=...,hop=...,bands=... where frames are, or give a .npy of these",
     )
 
 
@@ -291,10 +293,18 @@ def time_axis(front: FrontEnd, shape: Sequence[int], axis: int | None) -> int:
     return fits[-1] if axis is None else axis
 
 
-def _along(front: FrontEnd, path: Path, shape: tuple[int, ...], axis: int | None) -> np.ndarray:
+def _along(front: FrontEnd, path: Path, shape: tuple[int, ...], axis: int | None, is_whole: bool) -> np.ndarray:
     frames, axis = front.frames(read_wav(path, front.rate)), time_axis(front, shape, axis)
     if not len(frames):
         raise InputError(f"it is shorter than a window of {front.window} samples", where=str(path))
+    if is_whole and len(frames) != shape[axis]:
+        needed = front.window + (shape[axis] - 1) * (front.hop or 1) + (not front.window)
+        raise InputError(
+            f"{len(frames)} {'frames' if front.window else 'samples'}; the model's input takes {shape[axis]}, "
+            f"{needed / front.rate:.4g} s of sound",
+            where=str(path),
+            hint="cut it, or let silence follow, as in training; with --stream, a model takes any length",
+        )
     whole = (*shape[:axis], len(frames), *shape[axis + 1 :])
     return (frames.T if bands_first(shape, axis) else frames).reshape(whole)
 

@@ -6,6 +6,8 @@ class is the place of its category among the sorted ids.
 
 CSV: a column `file` with images and a column `labels` with text files, both relative to the CSV. A text file has a line
 for each object: class, and centre and sides in parts of the image.
+
+Folder: text files of that form, each named like its image; an image without one has no objects.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ import numpy as np
 
 from nmpconv.base.files import read_lines, read_text
 from nmpconv.data.images import placed, upright_size
+from nmpconv.data.lists import located
 from nmpconv.errors import InputError
 from nmpconv.ir import Preprocess
 
-ALLOWED = "COCO JSON, or a CSV with the columns file,labels"
+ALLOWED = "COCO JSON, a CSV with the columns file,labels, or a folder of YOLO's text files, named like the images"
 SIDE_MOST = 2**20  # pixels
 MOST_PARTS = 4.0  # of an image: boxes in pixels are more
 Size = tuple[int, int]  # width and height in pixels
@@ -34,7 +37,7 @@ def read(path: Path, images: Sequence[str], size: Size, preprocess: Preprocess) 
     """The boxes of each image, float64 [n, 6]: left, top, right, bottom in pixels of an input of ``size``, class, and 1
     for a crowd, else 0. InputError for what is no such file, and for an image that it does not have."""
     whole = path.suffix.lower() == ".json"
-    by_image = _coco(path) if whole else _list(path)
+    by_image = _coco(path) if whole else _folder(path, images) if path.is_dir() else _list(path)
     boxes = []
     for image in images:
         key = Path(image).name if whole else str(Path(image).resolve())
@@ -92,7 +95,19 @@ def _list(path: Path) -> Found:
         raise InputError("a row without `file` or `labels`", where=str(path), hint=ALLOWED)
     if any("\0" in name for row in rows for name in (row["file"], row["labels"])):
         raise InputError("no file can have a name with a NUL", where=str(path))
-    return {str((path.parent / row["file"]).resolve()): (None, _yolo(path.parent / row["labels"])) for row in rows}
+    return {
+        str(located(path.parent, row["file"]).resolve()): (None, _yolo(located(path.parent, row["labels"])))
+        for row in rows
+    }
+
+
+def _folder(path: Path, images: Sequence[str]) -> Found:
+    """The boxes of images in text files that are named like them."""
+    texts = [path / f"{Path(image).stem}.txt" for image in images]
+    if not any(text.is_file() for text in texts):
+        raise InputError(f"no file in it is named like an image: {texts[0].name}", where=str(path), hint=ALLOWED)
+    rows = (_yolo(text) if text.is_file() else _table([]) for text in texts)
+    return {str(Path(image).resolve()): (None, boxes) for image, boxes in zip(images, rows, strict=True)}
 
 
 def _yolo(path: Path) -> np.ndarray:

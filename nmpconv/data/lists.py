@@ -15,10 +15,16 @@ from nmpconv.errors import InputError
 KINDS = (".npy", SOUND, ".csv", ".tsv")  # of which a list has all or none
 
 
+def located(folder: Path, name: str) -> Path:
+    """A file that a list in a folder names; lists that were written on Windows have backslashes."""
+    file = folder / name
+    return file if "\\" not in name or file.is_file() else folder / name.replace("\\", "/")
+
+
 def is_table(path: Path, lines: Sequence[str]) -> bool:
     """Checks whether a .csv has numbers, and names no files."""
     first = next((row for row in _cells(path, lines[:1])), [])
-    names_files = place_of(first, FILES) is not None or (first and (path.parent / first[0].strip()).is_file())
+    names_files = place_of(first, FILES) is not None or (first and located(path.parent, first[0].strip()).is_file())
     return not names_files
 
 
@@ -42,7 +48,7 @@ def parsed(
     header = [cell.strip() for cell in next(all_rows, [])]
     file_at, label_at, first_rows = place_of(header, FILES), place_of(header, OF_LISTS), []
     if file_at is None:
-        if not header or folder is None or not (folder / header[0]).is_file():
+        if not header or folder is None or not located(folder, header[0]).is_file():
             raise InputError(f"the header is {','.join(header)!r}; a column `file` is needed", where=where)
         file_at, label_at, first_rows = 0, 1 if len(header) > 1 else None, [(1, header)]
     entries: list[tuple[int, str]] = []
@@ -71,8 +77,8 @@ def of_text(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[i
     lines = [(i, line.strip()) for i, line in enumerate(read_lines(path, "list of files"), 1)]
     entries = [(i, line) for i, line in lines if line and not line.startswith("#")]
     parts = [entry[1].replace(",", " ").rsplit(maxsplit=1) for entry in entries]
-    whole = [(path.parent / name).is_file() for _, name in entries[:1]]
-    if whole == [False] and len(parts[0]) == 2 and (path.parent / parts[0][0]).is_file():
+    whole = [located(path.parent, name).is_file() for _, name in entries[:1]]
+    if whole == [False] and len(parts[0]) == 2 and located(path.parent, parts[0][0]).is_file():
         if short := next((i for (i, _), row in zip(entries, parts, strict=True) if len(row) != 2), None):
             raise InputError("a line without a label, where others have one", where=f"{path}:{short}")
         labels = [class_number(row[1], classes, f"{path}:{i}") for (i, _), row in zip(entries, parts, strict=True)]
@@ -84,7 +90,7 @@ def _resolve(path: Path, entries: list[tuple[int, str]]) -> list[Path]:
     """The files that a list names, relative to it; all dead and unusable ones are named by line."""
     if not entries:
         raise InputError("the list names no files", where=str(path))
-    resolved = [(line, name, path.parent / name) for line, name in entries]
+    resolved = [(line, name, located(path.parent, name)) for line, name in entries]
     dead = [f"line {line}: {name}" for line, name, file in resolved if not file.is_file()]
     if dead:
         more = f" and {len(dead) - LISTED} more" if len(dead) > LISTED else ""

@@ -217,7 +217,7 @@ class Feed:
                 raise InputError(f"the sequences of {name!r} and of another input differ in length")
             self.starts = starts
         else:
-            heard = ears(self._front, shape, None)
+            heard = ears(self._front, shape, None, is_whole=True)
             samples = open_samples(source, shape, port.preprocess, ears=heard, **options)
         where = samples.paths[0] if not isinstance(source, str | Path) else str(source)
         if samples.kind == "image" and not port.pixels:

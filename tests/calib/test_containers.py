@@ -158,8 +158,11 @@ def test_one_npz_for_several_inputs(tmp_path: Path) -> None:
     assert dict(data) == {"left": tmp_path / "a.npz", "right": tmp_path / "a.npz"}
     samples = open_samples(tmp_path / "a.npz", (1, 5), None, input_name="right")
     assert (samples.labels, samples[1].tolist()) == ((1, 0), [[1.0] * 5])
-    with pytest.raises(UsageError, match="several inputs"):
+    with pytest.raises(InputError, match=r"a\.npz: no array for 'middle'; it has left, right, y"):
         _by_name({"": tmp_path / "a.npz"}, ["left", "middle"], ())
+    np.save(tmp_path / "a.npy", left)
+    with pytest.raises(UsageError, match="several inputs"):
+        _by_name({"": tmp_path / "a.npy"}, ["left", "middle"], ())
 
 
 @pytest.mark.parametrize(("suffix", "package"), [("pt", "torch"), ("h5", "h5py")])

@@ -264,6 +264,24 @@ def test_dead_paths_are_named_by_line(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("l.csv", "file,label\nsub\\e.png,3\na.png,0\n"),
+        ("l.csv", "sub\\e.png,3\na.png,0\n"),
+        ("l.txt", "sub\\e.png 3\na.png 0\n"),
+    ],
+)
+def test_a_list_of_windows_has_backslashes(folder: Path, name: str, text: str) -> None:
+    (folder / "sub").mkdir()
+    (folder / "a.png").rename(folder / "sub" / "e.png")
+    Image.fromarray(PIXELS[1]).save(folder / "a.png")
+    (folder / name).write_text(text)
+    samples = open_samples(folder / name, SHAPE, PRE)
+    assert samples.labels == (3, 0)
+    np.testing.assert_array_equal(contents(samples), PIXELS[:2])
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("url,label\na.png,1\n", "not a table of numbers: .*'a.png'.* a list of files has a column `file`"),

@@ -194,6 +194,22 @@ def test_a_front_end_has_to_fit_the_input(made: Path) -> None:
         nmpconv.convert(made / "whole.onnx", dry_run=True, audio="rate=8000,window=64,hop=32,bands=7")
 
 
+@pytest.mark.parametrize(
+    ("front", "input_text", "message"),
+    [
+        (FRONT, "float[1,6,12] x", "11 frames; the model's input takes 12, 0.052 s of sound"),
+        ("rate=8000", "float[1,1,415] x", "400 samples; the model's input takes 415, 0.05187 s of sound"),
+    ],
+)
+def test_a_recording_of_another_length_is_told_in_seconds(
+    front: str, input_text: str, message: str, tmp_path: Path
+) -> None:
+    build(f"({input_text}) => (y) {{ y = Relu(x) }}", 13, tmp_path / "m.onnx")
+    path = write_wav(tmp_path / "a.wav", np.zeros(400))
+    with pytest.raises(InputError, match=message):
+        nmpconv.convert(tmp_path / "m.onnx", path, audio=front)
+
+
 def calls_of(net: Net, frames: np.ndarray) -> list[np.ndarray]:
     """The outputs of a step by hand. frames: [frames, BANDS]."""
     net.reset()
@@ -247,7 +263,7 @@ def test_sound_needs_a_front_end(file: str, made: Path, cli: Any, tmp_path: Path
     ran = cli("run", made / file, write_wav(tmp_path / "a.wav", np.zeros(2000)))
     assert ran.code == 3
     assert "does not say how sound becomes its input" in ran.err
-    assert "--audio rate=" in ran.err and ".npy" in ran.err
+    assert "--audio rate=HZ where samples" in ran.err and ".npy" in ran.err
 
 
 def test_a_step_is_judged_as_the_whole(made: Path) -> None:

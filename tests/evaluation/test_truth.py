@@ -52,8 +52,19 @@ def test_a_box_is_where_the_image_has_it(folder: Path, resize: str, size: tuple[
     y, x = np.nonzero(seen)
     np.testing.assert_allclose(corners, [x.min(), y.min(), x.max() + 1, y.max() + 1], atol=1.01)
     assert rows[:, 4:].tolist() == [[1, 0], [0, 1]]  # the classes are places of sorted ids; the second is a crowd
-    (same,) = box_labels.read(folder / "yolo.csv", [str(folder / "a.png")], size, pre)
-    np.testing.assert_allclose(same, rows[:1], atol=1e-9)
+    for source in ("yolo.csv", ""):  # a list, a folder of texts
+        (same,) = box_labels.read(folder / source, [str(folder / "a.png")], size, pre)
+        np.testing.assert_allclose(same, rows[:1], atol=1e-9)
+
+
+def test_a_folder_of_texts_may_lack_those_of_empty_images(folder: Path) -> None:
+    (folder / "b.png").write_bytes((folder / "a.png").read_bytes())
+    images_of = [str(folder / name) for name in ("b.png", "a.png")]
+    assert list(map(len, box_labels.read(folder, images_of, (64, 64), Preprocess()))) == [0, 1]
+    with pytest.raises(InputError, match="no file in it is named like an image: b.txt"):
+        box_labels.read(folder, images_of[:1], (64, 64), Preprocess())
+    (folder / "windows.csv").write_text("file,labels\n.\\a.png,.\\a.txt\n")
+    assert len(box_labels.read(folder / "windows.csv", images_of[1:], (64, 64), Preprocess())[0]) == 1
 
 
 @pytest.mark.parametrize(
