@@ -5,6 +5,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include "gil.h"
+
 namespace nb = nanobind;
 
 namespace {
@@ -77,14 +79,14 @@ fits::Rows rows_of(const Products &product, const Wanted &wanted) {
 
 void differences(Products product, Wanted wanted, Array<const double, 1> to, Array<const double, 1> from,
                  Array<double, 1> sums) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   all_differences(rows_of(product, wanted), to.data(), from.data(), sums.data());
 }
 
 /* y: low, high, 1 / step, lo, hi. biases: 5 of them where they come before the shift, else 3 or 4. */
 void squares(Products product, Wanted wanted, Array<const double, 1> by, Array<const double, 1> y, bool before,
              Array<const double, 2> biases, Array<double, 2> sums) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const double *of = y.data();
   all_squares(rows_of(product, wanted), by.data(), {of[0], of[1], of[2], of[3], of[4]}, biases.shape(0), before,
               biases.data(), sums.data());
@@ -92,36 +94,36 @@ void squares(Products product, Wanted wanted, Array<const double, 1> by, Array<c
 
 template <typename T>
 bool on_grid(Array<const float, 1> x, float scale, float lo, float hi, Array<T, 1> to) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return grid::integers(x.shape(0), x.data(), scale, lo, hi, to.data());
 }
 
 void moments(Array<const int8_t, 3> rows, Array<int32_t, 3> products, Array<int32_t, 2> totals) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   all_moments(rows.shape(0), rows.shape(2), rows.shape(1), rows.data(), products.data(), totals.data());
 }
 
 template <typename T>
 void by_channel(Array<const T, 3> rows, Array<const int16_t, 2> weights, Array<double, 2> out) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   all_by_channel(rows.shape(0), rows.shape(2), rows.shape(1), rows.data(), weights.data(), out.data());
 }
 
 void extremes(Wanted x, Array<float, 2> found) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   float *low = found.data();
   all_extremes(x.shape(0), x.shape(1), x.data(), low, low + x.shape(1), low + 2 * x.shape(1));
 }
 
 int64_t bins(Array<const float, 1> x, float scale, Array<int64_t, 1> counts) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return all_bins(x.shape(0), x.data(), scale, counts.shape(0) / 2, counts.data());
 }
 
 /* table: [4, n], lower and upper edges, widths, weights. */
 void bin_errors(Array<const double, 2> table, Array<const bool, 1> ends, Array<const double, 2> grids, double lo,
                 double hi, double saturated, Array<double, 1> found) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const size_t count = table.shape(1);
   const double *low = table.data();
   const fits::Bins bins{count, low, low + count, low + 2 * count, low + 3 * count, ends.data()};
@@ -130,13 +132,13 @@ void bin_errors(Array<const double, 2> table, Array<const bool, 1> ends, Array<c
 
 void evenly(Array<const double, 1> start, Array<const double, 1> size, Array<const int64_t, 1> many, double origin,
             double scale, Array<double, 1> found) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   fits::evenly(start.shape(0), start.data(), size.data(), many.data(), origin, scale, found.data());
 }
 
 void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,
                    Array<const double, 1> limits, size_t start, Array<double, 3> q, Array<double, 3> errors) {
-  nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const size_t outs = w.shape(1), columns = w.shape(2), width = errors.shape(2);
   const fits::Block at{columns, start, start + width, limits.data()[0], limits.data()[1], limits.data()[2]};
   all_rows(at, w.shape(0) * outs, outs, w.data(), upper.data(), step.data(), q.data(), errors.data());

@@ -17,6 +17,7 @@
 #include <string>
 #include <variant>
 
+#include "gil.h"
 #include "grid.h"
 #include "lock.h"
 #include "nmp.h"
@@ -202,7 +203,7 @@ class Net {
   /* Does something with the net while nobody else does. Nobody waits with the GIL, for it or in it (lock.h). */
   template <typename Work>
   auto alone(Work &&work) -> decltype(work()) {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     const std::lock_guard<Lock> guard(lock_);
     return work();
   }
@@ -338,6 +339,7 @@ static void check_interpreter() {
 
 NB_MODULE(_nmp, m) {
   check_interpreter();
+  nb::set_leak_warnings(false); /* a daemon thread may hold a net to the end */
   static PyObject *fault_type = PyErr_NewException("nmpconv._nmp.Fault", PyExc_Exception, nullptr);
   m.attr("Fault") = nb::handle(fault_type);
   nb::register_exception_translator([](const std::exception_ptr &p, void *) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -199,3 +200,24 @@ def test_c_api(root: Path, tmp_path: Path, data: bytes, sanitized: Callable[...,
     program = sanitized(portable=True).program(tmp_path / "test_nmp", root / "interpreter" / "tests" / "test_nmp.c")
     found = subprocess.run([program, path], capture_output=True, text=True)
     assert found.returncode == 0, found.stdout
+
+
+def test_a_program_ends_while_a_daemon_thread_runs_a_net(tmp_path: Path, data: bytes) -> None:
+    """Before 3.14 CPython unwinds such a thread's stack, which has functions of nanobind that allow no exception."""
+    (tmp_path / "small.nmp").write_bytes(data)
+    (tmp_path / "main.py").write_text("""
+import threading, time
+import numpy as np
+from nmpconv.runtime.interpreter import load
+net = load("small.nmp")
+x, begun = np.zeros(net.inputs[0].shape, np.int8), threading.Event()
+def work():
+    while True:
+        net.run(x)
+        begun.set()
+threading.Thread(target=work, daemon=True).start()
+begun.wait()
+time.sleep(0.05)
+""")
+    ran = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
