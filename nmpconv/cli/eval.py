@@ -43,7 +43,8 @@ def command(
     boxes: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The boxes that ap wants: COCO JSON, a CSV of file,labels, or a folder of YOLO's texts."
+            metavar="FILE",
+            help="The boxes that ap wants: COCO JSON, a CSV of file,labels, or a folder of YOLO's texts.",
         ),
     ] = None,
     cpu: shared_flags.Cpu = None,

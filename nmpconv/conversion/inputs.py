@@ -62,7 +62,9 @@ def open_inputs(
             pair = open_frames(source, shape, look(name), front=front, **options)
             opened[name], starts[name] = pair
         else:
-            opened[name] = open_samples(source, shape, look(name), ears=ears(front, shape, None, is_whole=True), **options)
+            opened[name] = open_samples(
+                source, shape, look(name), ears=ears(front, shape, None, is_whole=True), **options
+            )
     if taken:
         first = fed[0]
         for name in fed:

@@ -294,8 +294,9 @@ class _Ranks:
             return
         ours, theirs, labels = zip(*self._waiting, strict=True)
         self._waiting, self.classes = [], ours[0].size
-        best = top_k_rows(ours, RANKED)
-        ranks = top_k_rows(theirs, RANKED) if theirs[0] is not None else None
+        places = RANKED if self._labelled else 1  # top-5 is asked of labels alone
+        best = top_k_rows(ours, places)
+        ranks = top_k_rows(theirs, places) if theirs[0] is not None else None
         self.best += [row[0] for row in best]
         self.labels += labels
         if ranks is not None:
