@@ -147,6 +147,14 @@ class Quality:
         return AGREEMENT if self.agreed is not None else SQNR if self.db is not None else ""
 
     @property
+    def ap50_margin(self) -> float | None:
+        """Half the 95 % confidence interval of the AP50 that is lost. A jackknife of few images without a loss has no
+        width: then as if each image were an answer."""
+        if self.boxes is None or self.boxes.margin is None:
+            return None
+        return max(self.boxes.margin, 100 - confidence.proportion(self.n, self.n)[0])
+
+    @property
     def loss_range(self) -> Span | None:
         """The 95 % confidence interval of `loss`; None where it is not known."""
         if self.basis == TOP1 and self.change is not None:
@@ -155,9 +163,7 @@ class Quality:
             low, high = confidence.proportion(self.agreed or 0, self.n)
             return 100 - high, 100 - low
         if self.basis == AP50 and self.boxes is not None and self.boxes.lost is not None:
-            # A jackknife of few images without a loss has no width: as if each image were an answer.
-            least = 100 - confidence.proportion(self.n, self.n)[0]
-            margin = math.inf if self.boxes.margin is None else max(self.boxes.margin, least)
+            margin = math.inf if self.ap50_margin is None else self.ap50_margin
             return self.boxes.lost - margin, self.boxes.lost + margin
         return self.db_range
 
@@ -251,7 +257,7 @@ class Verdict:
         samples = f"{quality.n} {quality.unit}"
         clauses = []
         if quality.boxes is not None and quality.boxes.lost is not None:
-            clauses.append(_boxes(quality.boxes, samples))
+            clauses.append(_boxes(quality.boxes, samples, quality.ap50_margin))
         if quality.agreement is not None:
             clauses.append(
                 f"keeps {_rate(quality.agreement)} of {quality.n} answers"
@@ -310,7 +316,7 @@ class Verdict:
             "ap50": boxes.ours,
             "float_ap50": boxes.floats,
             "ap50_agreement": boxes.agreement,
-            "ap50_margin": boxes.margin,
+            "ap50_margin": quality.ap50_margin,
             "sqnr_db": quality.db,
             "sqnr_range": quality.db_range,
             "worst_db": quality.worst_db,
@@ -346,11 +352,11 @@ def _top1(quality: Quality) -> str:
     return f"top-1{of}: {rates} (change {low:+.1f} to {high:+.1f} points)"
 
 
-def _boxes(boxes: Boxes, samples: str) -> str:
-    margin = "" if boxes.margin is None else f" (give or take {boxes.margin:.1f} points)"
+def _boxes(boxes: Boxes, samples: str, margin: float | None) -> str:
+    likely = "" if margin is None else f" (give or take {margin:.1f} points)"
     if boxes.ours is not None and boxes.floats is not None:
-        return f"finds boxes with AP50 {_rate(boxes.ours)} on {samples}, float {_rate(boxes.floats)}{margin}"
-    return f"keeps {_rate(boxes.agreement)} of the boxes (AP50 against the float model) on {samples}{margin}"
+        return f"finds boxes with AP50 {_rate(boxes.ours)} on {samples}, float {_rate(boxes.floats)}{likely}"
+    return f"keeps {_rate(boxes.agreement)} of the boxes (AP50 against the float model) on {samples}{likely}"
 
 
 def _nearness(quality: Quality) -> str:

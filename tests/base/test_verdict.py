@@ -84,6 +84,9 @@ def test_sentence_and_numbers() -> None:
     assert Verdict("int8", Quality(why="sizes only")).sentence == "int8, not measured: sizes only"
     alone = quality(NAMES[:4], "images", ours=[0, 0, 1, 1], labels=[0, 0, 0, None], classes=2)
     assert Verdict("int8", alone).sentence == "int8 gives 66.7 % of 3 right answers (21 to 94 %)"
+    boxes = Verdict("int8", Quality(20, boxes=Boxes(agreement=100.0, margin=0.0)))
+    assert boxes.sentence.endswith("on 20 images (give or take 16.1 points)")  # not 0.0
+    assert boxes.to_json()["ap50_margin"] == pytest.approx(16.1, abs=0.05)
 
 
 def test_the_worst_sample_stands_beside_all() -> None:
