@@ -52,7 +52,7 @@ def sources(data: Any) -> Mapping[str, Data]:
 
     Besides what `Data` is, and mappings of input names to it:
 
-    1. a tuple (samples, labels), the latter class numbers [n] for arrays [n, ...], or for a mapping of these;
+    1. a tuple (samples, labels), the latter class numbers [n] or [n, 1] for arrays [n, ...], or for a mapping of these;
     2. a mapping with labels [n] under one of the names that `nmpconv.data.columns` has for them. A single other
        array may have any name.
     """
@@ -82,7 +82,8 @@ def _are_labels(labels: Any, samples: Any, *, by_name: bool) -> bool:
     if not hasattr(labels, "shape") and not isinstance(labels, list | tuple):
         return False
     classes, counts = as_array(labels), {len(array) for array in arrays}
-    if classes.dtype.kind in "iu" and classes.ndim == 1 and counts == {len(classes)}:
+    is_column = not by_name and classes.shape[1:] == (1,) and classes.shape != arrays[0].shape
+    if classes.dtype.kind in "iu" and (classes.ndim == 1 or is_column) and counts == {len(classes)}:
         return True
     if _may_be_samples(classes, arrays, by_name=by_name):
         return False
@@ -113,7 +114,7 @@ def _is_one_hot(rows: NDArray[Any]) -> bool:
 def _labelled(samples: Mapping[str, Any], labels: Any) -> dict[str, Data]:
     """Samples and labels for the first input, the arrays of the others as they are. Rows of a DataFrame get a column of
     labels. Arrays stay one batch, but for bytes: those may be one picture."""
-    (first, source), classes = next(iter(samples.items())), as_array(labels)
+    (first, source), classes = next(iter(samples.items())), as_array(labels).ravel()
     if is_frame(source):
         return {**samples, first: source.assign(label=classes)}
     is_bytes = str(getattr(source, "dtype", "")).endswith("uint8")

@@ -80,7 +80,7 @@ def _by_name(data: Mapping[str, Data], fed: Sequence[str], taken: Collection[str
     if set(data) == {""} and len(fed) == 1:
         return {fed[0]: data[""]}
     if "" in data:
-        hint = f"give --data {fed[0]}=SOURCE, and so on"
+        hint = f"give --data {fed[0]}=SOURCE, and so on; from Python a dict, {{{fed[0]!r}: ...}}"
         raise UsageError(f"the model has several inputs: {', '.join(fed)}; a source names none", hint=hint)
     for name in data:
         if name in taken:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.base.turns import turn_of
 from nmpconv.base.type_check import is_frame
 from nmpconv.data import tables
 from nmpconv.data.columns import LABELS
@@ -135,11 +136,20 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
         elif stack is not None or (array.dtype == np.uint8 and array.ndim in (3, 4)):
             yield from array
         else:
+            turn = _turn(array.shape, shape)
             raise InputError(
                 f"an array of shape {list(array.shape)}; the model's input is {list(shape)}",
                 where=where,
-                hint="the batch may be left out, or be any number; pictures are uint8 [H,W,C] or [n,H,W,C]",
+                hint=f"its dimensions are in another order: x.transpose{turn} of an array x fits"
+                if turn
+                else "the batch may be left out, or be any number; pictures are uint8 [H,W,C] or [n,H,W,C]",
             )
+
+
+def _turn(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The order of the dimensions of a sample, or of several, that the model takes; None for none."""
+    whole, rows = (turn_of(each, one_sample(shape)) for each in (given, given[1:]))
+    return whole or (rows and (0, *(1 + axis for axis in rows)))
 
 
 def _stack(value: Any, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -276,6 +276,21 @@ def test_labels_that_are_no_class_numbers(wanted: nmpconv.Converted, pixels: np.
         nmpconv.evaluate(wanted, (pixels, labels))
 
 
+def test_a_column_of_class_numbers(wanted: nmpconv.Converted, pixels: np.ndarray) -> None:
+    """As Keras's data sets have them."""
+    labels = np.arange(8) % 3
+    column, row = (nmpconv.evaluate(wanted, (pixels, of)) for of in (labels[:, None], labels))
+    assert column.top1 == row.top1 is not None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "turn"), [(np.zeros((5, 8, 8, 3)), "0, 3, 1, 2"), (np.zeros((8, 8, 3)), "2, 0, 1")]
+)
+def test_arrays_in_another_order(folder: Path, numbers: np.ndarray, turn: str) -> None:
+    with pytest.raises(InputError, match=rf"x\.transpose\({turn}\) of an array x fits"):
+        nmpconv.convert(folder / "model.onnx", numbers)
+
+
 def test_an_array_of_class_names(folder: Path, pixels: np.ndarray) -> None:
     labels = np.array(["a", "b", "c"])
     assert nmpconv.convert(folder / "model.onnx", pixels, labels=labels, fast=True, **LOOK).load().labels == (*"abc",)

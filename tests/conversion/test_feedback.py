@@ -124,7 +124,7 @@ def test_refused(gru, state, data, why):
 
 
 def test_without_a_state_every_input_needs_a_source(gru):
-    with pytest.raises(UsageError, match="the model has several inputs: x, h; a source names none"):
+    with pytest.raises(UsageError, match=r"several inputs: x, h; a source names none .*\{'x': \.\.\.\}"):
         nmpconv.convert(gru, walks(1, 4, 0))
 
 
