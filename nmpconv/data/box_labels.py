@@ -103,11 +103,17 @@ def _list(path: Path) -> Found:
 
 def _folder(path: Path, images: Sequence[str]) -> Found:
     """The boxes of images in text files that are named like them."""
-    texts = [path / f"{Path(image).stem}.txt" for image in images]
-    if not any(text.is_file() for text in texts):
-        raise InputError(f"no file in it is named like an image: {texts[0].name}", where=str(path), hint=ALLOWED)
-    rows = (_yolo(text) if text.is_file() else _table([]) for text in texts)
+    texts = [_text(path, Path(image)) for image in images]
+    if not any(texts):
+        raise InputError(f"no file in it is named like {Path(images[0]).name}", where=str(path), hint=ALLOWED)
+    rows = (_yolo(text) if text else _table([]) for text in texts)
     return {str(Path(image).resolve()): (None, boxes) for image, boxes in zip(images, rows, strict=True)}
+
+
+def _text(path: Path, image: Path) -> Path | None:
+    """labels/a.txt, or labels/val/a.txt for images/val/a.png."""
+    texts = (folder / f"{image.stem}.txt" for folder in (path, path / image.parent.name))
+    return next((text for text in texts if text.is_file()), None)
 
 
 def _yolo(path: Path) -> np.ndarray:
