@@ -70,5 +70,6 @@ def command(
     if markdown:
         for row in (columns, ["---"] * len(columns), *table):
             console.line(f"| {' | '.join(row)} |".replace("|  |", "| |"))
-    else:
-        console.table(columns, table)
+    else:  # the longest cells last: they widen no column of a pipe
+        order = (0, 2, 3, 4, 1)
+        console.table([columns[i] for i in order], [[row[i] for i in order] for row in table])

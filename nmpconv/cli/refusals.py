@@ -99,6 +99,7 @@ def _today(word: str) -> str:
 
 def _nearest(word: str, known: Iterable[str] | Mapping[str, str]) -> str:
     """A hint; '' where nothing is like it. known: names, or what to call each of them."""
-    names = known if isinstance(known, Mapping) else {name: name for name in known}
-    near = nearest(word.lower(), names)
+    named = known if isinstance(known, Mapping) else {name: name for name in known}
+    names = {name.lstrip("-"): shown for name, shown in named.items()}  # all options have hyphens: no likeness
+    near = nearest(word.lower().lstrip("-"), names)
     return f"did you mean {names[near]}?" if near else ""

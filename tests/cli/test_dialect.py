@@ -134,6 +134,7 @@ def test_older_names_are_taken_by_every_command_that_has_data(cli) -> None:
             ("page", "model.nmp", "--labels", "x"),
             "nmpconv page: there is no option --labels\nhint: nmpconv convert has it",
         ),
+        (("bisect", "--model", "x"), "nmpconv bisect: there is no option --model\nhint: nmpconv bisect -h tells more"),
         (("page", "model.nmp", "--zzz"), "nmpconv page: there is no option --zzz\nhint: nmpconv page -h tells more"),
         (
             ("bisect", "a.nmp", "a.onnx"),
