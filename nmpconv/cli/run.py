@@ -37,7 +37,7 @@ def command(
         list[str] | None,
         typer.Option(metavar="[NAME=]SOURCE", help="The same, as other commands have it.", show_default=False),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many classes to show.")] = 5,
+    top: Annotated[int, typer.Option(min=1, help="How many classes to show; with 1, a line a sample.")] = 5,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -107,8 +107,12 @@ def command(
         console.as_json({**places, "samples": rows, "inputs": fed, "warnings": warnings})
         return
     with console.on_stderr(path == shared_flags.STREAM):
-        for row in rows if ranked else ():
-            _show(row)
+        if ranked and top == 1 and len(rows) > 1 and not net.has_states:
+            columns = ["sample", ">class", "label", ">score"]
+            console.table(columns, [[row["file"], *_cells(row["top"][0])] for row in rows])
+        else:
+            for row in rows if ranked else ():
+                _show(row)
         if path is not None:
             what = f"{sum(map(len, results))} {'call' if net.has_states else 'sample'}(s)"
             console.line(f"{what} -> {path} ({', '.join(port.name for port in net.outputs)})")
@@ -140,16 +144,18 @@ def _stretches(best: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _show(sample: dict[str, Any]) -> None:
-    rows = [[str(row["class"]), row["label"] or "", f"{row['score']:.4f}"] for row in sample["top"]]
+    rows = [_cells(row) for row in sample["top"]]
     columns = [">class", "label", ">score"]
     if "stretches" in sample:
         heard = sample["stretches"]
         spans = [str(s["first"]) if s["first"] == s["last"] else f"{s['first']}-{s['last']}" for s in heard]
-        rows = [
-            [span, str(s["class"]), s["label"] or "", f"{s['score']:.4f}"] for span, s in zip(spans, heard, strict=True)
-        ]
+        rows = [[span, *_cells(row)] for span, row in zip(spans, heard, strict=True)]
         columns = [">calls", ">class", "label", ">score"]
     console.table(columns, rows, title=sample["file"])
+
+
+def _cells(best: dict[str, Any]) -> list[str]:
+    return [str(best["class"]), best["label"] or "", f"{best['score']:.4f}"]
 
 
 def _named(file: str, values: Sequence[str], inputs: Sequence[str]) -> str:

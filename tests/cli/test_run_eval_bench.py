@@ -59,6 +59,13 @@ def test_run_names_the_classes(cli) -> None:
     assert "bee" in cli("run", "model.nmp", "images/00.png").out
 
 
+def test_the_best_class_alone_is_a_line_a_sample(cli) -> None:
+    head, *lines = cli("run", "model.nmp", "images/00.png", "images/01.png", "--top", 1).out.splitlines()
+    assert head.split() == ["sample", "class", "label", "score"]
+    best = [(path, *top_k(expected(Path(path)).ravel(), 1)) for path in ("images/00.png", "images/01.png")]
+    assert [line.split()[:3] for line in lines if line] == [[f, str(i), ("ant", "bee", "cat")[i]] for f, i in best]
+
+
 @pytest.mark.parametrize(("flag", "dtype", "unit"), [((), np.float32, 0.25), (("--raw",), np.int8, 1)])
 def test_run_writes_arrays(cli, flag: tuple[str, ...], dtype: type, unit: float) -> None:
     ran = cli("run", "model.nmp", "images", "-o", "all.npz", *flag)
