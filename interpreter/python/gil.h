@@ -1,8 +1,8 @@
 /* Python's GIL, released while a scope lasts.
  *
- * Until 3.14 CPython ends a daemon thread that wants the GIL while the process exits by unwinding its stack. Functions of
- * nanobind that allow no exception are on it, so that the program would be aborted. Such a thread sleeps instead, as in
- * 3.14, until the process is gone.
+ * Before 3.14 CPython ends a daemon thread that wants the GIL while the process exits by unwinding its stack. Functions
+ * of nanobind that allow no exception are on it, so that the program would be aborted. Such a thread sleeps instead, as
+ * in 3.14, until the process is gone.
  */
 #ifndef NMP_PYTHON_GIL_H
 #define NMP_PYTHON_GIL_H

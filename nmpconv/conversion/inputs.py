@@ -16,9 +16,10 @@ from nmpconv.base.progress import Progress
 from nmpconv.base.sqnr import score_count
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.data.audio import FrontEnd, ears
+from nmpconv.data.containers import for_inputs
 from nmpconv.data.samples import Data, Feeds, Samples, open_samples
 from nmpconv.data.sequences import open_frames
-from nmpconv.data.sources import Items, for_inputs
+from nmpconv.data.sources import Items
 from nmpconv.errors import InputError, UsageError
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes.quantize import recurrent_states

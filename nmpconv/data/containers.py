@@ -37,6 +37,22 @@ def names(path: Path) -> set[str]:
     return set(map(str, content)) if isinstance(content, Mapping) else set()
 
 
+def for_inputs(data: Mapping[str, Any], inputs: Sequence[str]) -> Mapping[str, Any]:
+    """The same, but one file that holds an array for each of several inputs is the source of all of them. InputError
+    for one that has other arrays."""
+    only = data[""] if set(data) == {""} else None
+    if len(inputs) < 2 or not isinstance(only, str | Path) or Path(only).suffix.lower() not in SUFFIXES:
+        return data
+    known = names(Path(only)) if Path(only).is_file() else set()
+    if known and (missing := [name for name in inputs if name not in known]):
+        raise InputError(
+            f"no array for {', '.join(map(repr, missing[:LISTED]))}; it has {', '.join(sorted(known)[:LISTED])}",
+            where=str(only),
+            hint="name its arrays like the model's inputs, or give --data INPUT=SOURCE for each",
+        )
+    return dict.fromkeys(inputs, only) if known else data
+
+
 def read(path: Path, input_name: str) -> tuple[np.ndarray, list[Any] | None]:
     """The array of an input in a .npz or .h5, and its labels. Raises InputError, UsageError."""
     if path.suffix.lower() == ".npz":

@@ -146,9 +146,9 @@ def _samples(value: Any, shape: tuple[int, ...], where: str) -> Iterator[Item]:
             )
 
 
-def _turn(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _turn(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The order of the dimensions of a sample, or of several, that the model takes; None for none."""
-    whole, rows = (turn_of(each, one_sample(shape)) for each in (given, given[1:]))
+    whole, rows = (turn_of(each, one_sample(shape)) for each in (sizes, sizes[1:]))
     return whole or (rows and (0, *(1 + axis for axis in rows)))
 
 

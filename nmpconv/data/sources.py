@@ -195,22 +195,6 @@ def open_source(
     )
 
 
-def for_inputs(data: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
-    """The same, but one file that holds an array for each of several inputs is the source of all of them. InputError
-    for one that has other arrays."""
-    only = data[""] if set(data) == {""} else None
-    if len(names) < 2 or not isinstance(only, str | Path) or Path(only).suffix.lower() not in containers.SUFFIXES:
-        return data
-    known = containers.names(Path(only)) if Path(only).is_file() else set()
-    if known and (missing := [name for name in names if name not in known]):
-        raise InputError(
-            f"no array for {', '.join(map(repr, missing[:LISTED]))}; it has {', '.join(sorted(known)[:LISTED])}",
-            where=str(only),
-            hint="name its arrays like the model's inputs, or give --data INPUT=SOURCE for each",
-        )
-    return dict.fromkeys(names, only) if known else data
-
-
 def files_of(path: Path) -> list[Path]:
     """The files that a source is read from: itself, or what it holds or names. InputError, as for `open_source`."""
     path, _ = tables.asked(path)

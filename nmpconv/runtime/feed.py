@@ -15,9 +15,9 @@ from nmpconv.base.sqnr import score_count
 from nmpconv.base.stream_spec import Stream, parse
 from nmpconv.data import audio, box_labels
 from nmpconv.data.audio import FrontEnd, ears
+from nmpconv.data.containers import for_inputs
 from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_samples
 from nmpconv.data.sequences import open_frames
-from nmpconv.data.sources import for_inputs
 from nmpconv.errors import InputError, UsageError
 from nmpconv.file.reader import Model
 from nmpconv.runtime.input_range import InputRange
