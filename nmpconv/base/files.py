@@ -168,9 +168,9 @@ def write_file(path: Path, data: bytes) -> None:
 
     temporary = None
     try:
-        path = Path(os.path.realpath(path))
-        _remove_stale(path)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path))
+        real = Path(os.path.realpath(path))
+        _remove_stale(real)
+        handle, temporary = tempfile.mkstemp(dir=real.parent, prefix=_prefix(real))
         with os.fdopen(handle, "wb") as file:
             _lock(file.fileno())
             file.write(data)
@@ -178,12 +178,14 @@ def write_file(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
             os.chmod(temporary, 0o666 & ~_umask())
             if fcntl is not None:  # while it is locked; Windows renames only what is closed
-                os.replace(temporary, path)
+                os.replace(temporary, real)
         if fcntl is None:
-            os.replace(temporary, path)
+            os.replace(temporary, real)
         temporary = None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise OutputError(f"cannot write: {error_text(error)}", where=str(path)) from error
+        is_lost = isinstance(error, FileNotFoundError) and not path.parent.exists()
+        reason = f"the folder {path.parent} does not exist" if is_lost else f"cannot write: {error_text(error)}"
+        raise OutputError(reason, where=str(path)) from error
     finally:
         if temporary is not None:
             with suppress(OSError):
@@ -212,7 +214,10 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             path = temporary / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, data)
+            try:
+                write_file(path, data)
+            except OutputError as error:
+                raise OutputError(error.message, where=str(folder / name)) from error
         os.chmod(temporary, 0o777 & ~_umask())
         if fcntl is None and folder.is_dir():
             folder.rmdir()  # Windows puts no folder in the place of another

@@ -18,7 +18,7 @@ import pytest
 from verified import Status, in_c, verified
 
 from nmpconv.base import files
-from nmpconv.base.files import read_file, write_file
+from nmpconv.base.files import read_file, write_file, write_folder
 from nmpconv.errors import InputError, ModelError, OutputError
 from nmpconv.file import flatbuffer, reader
 from nmpconv.file.writer import to_bytes
@@ -253,10 +253,12 @@ def test_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         write_file(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["m.nmp"]
+    with pytest.raises(OutputError, match=r"new/a\.c: cannot write: No space left on device"):
+        write_folder(tmp_path / "new", {"a.c": b""})
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="cannot write: No such file or directory"):
+    with pytest.raises(OutputError, match=r"m\.nmp: the folder .*no does not exist"):
         write_file(tmp_path / "no" / "m.nmp", b"")
 
 
