@@ -156,7 +156,7 @@ def test_unreadable_and_unwritable_files(tmp_path: Path) -> None:
         (tmp_path / "bytes.txt").write_bytes(data)
         with pytest.raises(InputError, match=f"not a profile: {message}"):
             profiles.load(tmp_path / "bytes.txt")
-    with pytest.raises(OutputError, match="the folder .*no does not exist"):
+    with pytest.raises(OutputError, match=r"the folder .*no does not exist"):
         profiles.save(tmp_path / "no" / "p.txt", made())
 
 
