@@ -1,4 +1,4 @@
-"""Which recipe a model is converted by: the one that does best on images that it was not fitted to."""
+"""Which recipe a model is converted by: the one that does best on all images, fitted on two thirds of them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ def handicap(recipe: Recipe, balanced: float) -> float:
 
 
 def ranked(scores: Mapping[Recipe, Score], balanced: float = 0.0) -> list[Recipe]:
-    """The best recipe first: by the mean SQNR less `handicap`, and among those alike by the worst image."""
+    """The best recipe first: by the mean SQNR of all images less `handicap`, and among those alike by the worst one."""
+    figures = {recipe: score.rank for recipe, score in scores.items()}
 
     def merit(recipe: Recipe) -> float:
-        return scores[recipe].db - handicap(recipe, balanced)
+        return figures[recipe].db - handicap(recipe, balanced)
 
-    order = sorted(scores, key=merit, reverse=True)
+    order = sorted(figures, key=merit, reverse=True)
     alike = [recipe for recipe in order if merit(recipe) >= merit(order[0]) - ALIKE_DB]
-    steadiest = max(alike, key=lambda recipe: scores[recipe].worst_db, default=None)
-    if steadiest is not None and scores[steadiest].worst_db >= scores[order[0]].worst_db + STEADIER_DB:
+    steadiest = max(alike, key=lambda recipe: figures[recipe].worst_db, default=None)
+    if steadiest is not None and figures[steadiest].worst_db >= figures[order[0]].worst_db + STEADIER_DB:
         order.sort(key=lambda recipe: recipe != steadiest)
     return order
 
@@ -55,7 +56,7 @@ def choose(
     measured: bool = True,
     decided: Container[str] = (),
 ) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None]:
-    """The recipe that is best on held-out images, prepared on all, what was considered, and how good it was on them.
+    """The recipe that is best, prepared on all images, what was considered, and how good it was on held-out images.
 
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
     where none of the recipes keeps it, the plainer ones follow; see `ranked`. The best one is tried without zero
@@ -98,7 +99,7 @@ class _RecipeSearch:
         self._fitter, self._progress, self._workers = fitter, progress, workers
 
     def scores(self, recipes: Sequence[Recipe]) -> dict[Recipe, Score]:
-        """On held-out images; none of those that change the function. All leave out the same."""
+        """Scores of recipes; none of those that change the function. All leave out the same."""
         stage = partial(self._progress, "choose")
         scores, unequal = tried(self._fitter.of(recipes[0]), recipes, stage, self._workers)
         for mode, error in unequal.items():
@@ -131,5 +132,7 @@ def _plainer(recipes: Sequence[Recipe]) -> list[list[Recipe]]:
 def _noted(recipe: Recipe, score: Score) -> str:
     """No error at all has an infinite SQNR, and any error where the float model gives 0 alone has none."""
     db = "exact" if score.db == math.inf else f"{score.db:.2f} dB" if math.isfinite(score.db) else "no SQNR, beside 0,"
-    worst = f", worst image {score.worst_db:.2f} dB" if math.isfinite(score.worst_db) else ""
-    return Considered(f"{recipe}: {db} on held-out images{worst}")
+    rank = score.rank
+    every = f", {rank.db:.2f} dB on all" if rank is not score and math.isfinite(rank.db) else ""
+    worst = f", worst image {rank.worst_db:.2f} dB" if math.isfinite(rank.worst_db) else ""
+    return Considered(f"{recipe}: {db} on held-out images{every}{worst}")

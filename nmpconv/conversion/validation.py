@@ -43,7 +43,7 @@ class Score(NamedTuple):
     """Figures of validation images. db: SQNR of the heads, their mean. agreement: in %, of the first head; None where
     that is no vector of scores. images: number of them. db_margin: half the 95 % confidence interval of db; None where
     they are too few for one, or db is not finite. answers: see `Answers`; None where there are no scores. each_db: SQNR
-    of each image."""
+    of each image. all_images: figures of these images and of those of the fit together."""
 
     db: float
     agreement: float | None
@@ -51,6 +51,13 @@ class Score(NamedTuple):
     db_margin: float | None = None
     answers: Answers | None = None
     each_db: tuple[float, ...] = ()
+    all_images: Score | None = None
+
+    @property
+    def rank(self) -> Score:
+        """Figures that recipes compete by: three times as many images tell more of a recipe, though two thirds of them
+        are fitted."""
+        return self.all_images or self
 
     @property
     def agreed(self) -> int | None:
@@ -136,7 +143,7 @@ def hopeless(recipes: Sequence[Recipe], scores: Mapping[Recipe, Score]) -> set[R
 
     Nearest rounding does not make up for that: decision 008 has figures. All of them, where the best one is exact.
     """
-    by_moments = {recipe.equalize: score.db for recipe, score in scores.items() if recipe.gptq}
+    by_moments = {recipe.equalize: score.rank.db for recipe, score in scores.items() if recipe.gptq}
     best = max(by_moments.values(), default=-math.inf)
     nearest = [recipe for recipe in recipes if not recipe.gptq]
     if best == math.inf:
@@ -163,13 +170,13 @@ def _in_order(recipes: Sequence[Recipe], scores: Mapping[Recipe, Score], unequal
 
 
 class _RecipeScores:
-    """Recipes of a fitter, fitted on two of three images and measured on the third."""
+    """Recipes of a fitter, fitted on two of three images, and measured on the third and on all."""
 
     def __init__(self, fitter: Fitter, recipes: Sequence[Recipe], progress: Callable[[int, int], None]) -> None:
         self._fitter, self._recipes, self._progress = fitter, recipes, progress
         self._rest, self._held = parted(fitter.images)
         self._heads = heads(fitter.graph)
-        self._wanted = fitter.outputs(self._held)
+        self._wanted = [fitter.outputs(images) for images in (self._held, self._rest)]
         fitter.rows(self._rest, others=True)
         self._left = Counter(recipe.equalize for recipe in recipes)  # of each equalization, those that are not fitted
         self._total = len(self._left) + len(recipes)
@@ -209,8 +216,14 @@ class _RecipeScores:
         recipe, prepared = pair
         integer = self._fitter.quantize(prepared, recipe.gptq, UNCHECKED)
         self._fitted(recipe, prepared)
-        got = integer_outputs(integer, self._held, self._heads)
-        return scored(self._wanted, got, self._heads, len(self._held))
+        got = [integer_outputs(integer, images, self._heads) for images in (self._held, self._rest)]
+        score = scored(self._wanted[0], got[0], self._heads, len(self._held))
+        wanted_of_all, got_of_all = (
+            {name: np.concatenate([outputs[name] for outputs in parts]) for name in self._heads}
+            for parts in (self._wanted, got)
+        )
+        every = scored(wanted_of_all, got_of_all, self._heads, len(self._held) + len(self._rest))
+        return score._replace(all_images=every)
 
     def _fitted(self, recipe: Recipe, prepared: Prepared) -> None:
         """Counts a recipe that is fitted, or need not be; releases what no other one of its equalization needs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from nmpconv.base.progress import silent
 from nmpconv.conversion import recipe_search
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.conversion.recipe_search import PLAIN_BIASES_DB, _noted, ranked
-from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless
+from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless, tried
 from nmpconv.graph.trace import Trace
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
@@ -54,6 +54,33 @@ def test_of_recipes_that_are_alike_the_steadiest_is_taken(
     }
     assert ranked(scores)[0] == recipes[best]
     assert len(ranked(scores)) == 2
+
+
+def test_recipes_compete_on_all_images_and_the_score_is_of_the_held_out_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two recipes the one that is better on all images is taken, though it is worse on a third of them."""
+    seen: list[Mapping[Recipe, Score]] = []
+
+    def scores(*args: Any) -> Tried:
+        measured, unequal = tried(*args)
+        by_all = {recipe: Score(40.0 + recipe.gptq, None, 12) for recipe in measured}
+        held = {recipe: score._replace(db=30.0 - recipe.gptq) for recipe, score in measured.items()}
+        seen.append(measured)
+        return {recipe: score._replace(all_images=by_all[recipe]) for recipe, score in held.items()}, unequal
+
+    rng, path = np.random.default_rng(0), tmp_path / "m.onnx"
+    net = Net((1, 2, 6, 6))
+    net.save(path, net.conv("x", 2, 3))
+    monkeypatch.setattr(recipe_search, "tried", scores)
+    data = rng.normal(size=(12, 1, 2, 6, 6)).astype(np.float32)
+    result = nmpconv.convert(path, data, equalize="none", zero_points=False)
+    assert result.report.recipe == "equalize none, gptq rounding, no zero points"
+    assert result.report.held_out is not None and result.report.held_out.db == 29.0
+    assert any("29.00 dB on held-out images, 41.00 dB on all" in note for note in result.report.notes)
+    for score in seen[0].values():
+        assert score.all_images is not None and (score.images, score.all_images.images) == (4, 12)
+        assert score.each_db == score.all_images.each_db[:4]
 
 
 @pytest.mark.parametrize(("gain", "recipe"), [(PLAIN_BIASES_DB - 0.1, "nearest rounding"), (9.0, "plain biases")])
