@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -33,7 +33,8 @@ class Decision:
     """The recipe of a conversion, and the reasons for it.
 
     fitter: with the widths that were decided. score: on validation images; None with too few of them. scored: which
-    samples those are. notes, warnings: for the report. front: Pareto front of the search for a goal.
+    samples those are. notes, warnings: for the report. front: Pareto front of the search for a goal. contenders: this
+    recipe and those that were nearly as good.
     """
 
     fitter: Fitter
@@ -44,6 +45,7 @@ class Decision:
     scored: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     front: tuple[Candidate, ...] = ()
+    contenders: tuple[Recipe, ...] = ()
 
 
 def limit_costs(context: Context, calibrated: Calibrated) -> Calibrated:
@@ -63,27 +65,34 @@ def affordable(options: Options, fitter: Fitter) -> tuple[Fitter, str]:
 
 def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
     """Takes the recipe that is best on validation images; with --fast the only one."""
-    fitter, fast = calibrated.fitter, context.options.fast
-    recipes = _recipes(context.options, fitter)
-    recipe, prepared, notes, score = choose(
+    fitter = calibrated.fitter
+    decision = _decided(context, calibrated, fitter, _recipes(context.options, fitter), context.recipe_file.convert)
+    return replace(decision, notes=(calibrated.narrowed, *decision.notes)) if calibrated.narrowed else decision
+
+
+def _decided(
+    context: Context, calibrated: Calibrated, fitter: Fitter, recipes: Sequence[Recipe], settled: Container[str]
+) -> Decision:
+    """The best of these recipes. settled: what is not to be varied, by the keys of a recipe file."""
+    recipe, prepared, notes, score, contenders = choose(
         fitter,
         recipes,
         context.progress,
         context.trace,
         context.workers,
-        measured=not fast,
-        decided=context.recipe_file.convert,
+        measured=not context.options.fast,
+        decided=settled,
     )
     zero_points, corrected = recipe.zero_points and fitter.zero_points, recipe.corrected and fitter.corrects
     recipe = replace(recipe, zero_points=zero_points, corrected=corrected)
-    fitter = fitter.of(recipe)
-    notes = (calibrated.narrowed, *notes) if calibrated.narrowed else notes
-    return Decision(fitter, recipe, prepared, score, notes, _third(calibrated))
+    third = _third(calibrated)
+    return Decision(fitter.of(recipe), recipe, prepared, score, notes, third, contenders=contenders)
 
 
 def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: Decision) -> Decision:
     """Gives 16 bits to tensors where they cost next to nothing; unless widths are strict, budgets are given, one
-    conversion is to be enough, or the model costs all that it may already."""
+    conversion is to be enough, or the model costs all that it may already. Recipes that were nearly as good compete
+    again: what those tensors lost had hidden how they differ."""
     options, images = context.options, calibrated.fitter.images
     if (
         options.bits != "8"
@@ -100,8 +109,16 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
     trials = CandidateEvaluator(decision.fitter, decision.recipe, trial)
     if promoted := cheap_promotions.run(trials, decision.prepared, context.workers):
         before, after, score = promoted
-        decision = _promoted(decision, after, score, cheap_promotions.PLACE, trial, context.trace)
-        decision = replace(decision, notes=(*decision.notes, cheap_promotions.note(before, after)))
+        notes, contenders = (*decision.notes, cheap_promotions.note(before, after)), decision.contenders
+        if len(contenders) > 1:
+            fitter = calibrated.fitter.with_choices(
+                widened(decision.fitter.choices, after.wide, cheap_promotions.PLACE)
+            )
+            decision = _decided(context, calibrated, fitter, contenders, ("zero_points", "bias_correction"))
+            decision = replace(decision, notes=(*notes, *decision.notes))
+        else:
+            decision = _promoted(decision, after, score, cheap_promotions.PLACE, trial, context.trace)
+            decision = replace(decision, notes=notes)
     context.progress("widths", 1, 1)
     return decision
 

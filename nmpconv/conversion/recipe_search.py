@@ -1,4 +1,4 @@
-"""Which recipe a model is converted by: the one that does best on all images, fitted on two thirds of them."""
+"""Choice of the recipe that a model is converted by: the best one on all images, fitted on two thirds of them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ NEAREST_DB = 0.1
 PLAIN_BIASES_DB = 1.0
 # Recipes this near the best one are as good in the mean; of them, one whose worst image is better by STEADIER_DB wins.
 ALIKE_DB = 0.2
+CONTENDERS_DB = 1.0  # recipes this near the best one compete again where tensors get 16 bits
 STEADIER_DB = 1.0
 
 
@@ -46,6 +47,14 @@ def ranked(scores: Mapping[Recipe, Score], balanced: float = 0.0) -> list[Recipe
     return order
 
 
+def contenders(best: Recipe, scores: Mapping[Recipe, Score]) -> tuple[Recipe, ...]:
+    """Recipes within CONTENDERS_DB of the best one, with what it leaves out."""
+    least = scores[best].rank.db - CONTENDERS_DB if best in scores else math.inf
+    near = [recipe for recipe, score in scores.items() if score.rank.db >= least]
+    alike = (replace(recipe, zero_points=best.zero_points, corrected=best.corrected) for recipe in near)
+    return tuple(dict.fromkeys(alike))
+
+
 def choose(
     fitter: Fitter,
     recipes: Sequence[Recipe],
@@ -55,8 +64,9 @@ def choose(
     *,
     measured: bool = True,
     decided: Container[str] = (),
-) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None]:
-    """The recipe that is best, prepared on all images, what was considered, and how good it was on held-out images.
+) -> tuple[Recipe, Prepared, tuple[str, ...], Score | None, tuple[Recipe, ...]]:
+    """The recipe that is best, prepared on all images, what was considered, how good it was on held-out images, and the
+    recipes within CONTENDERS_DB of it, itself among them.
 
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
     where none of the recipes keeps it, the plainer ones follow; see `ranked`. The best one is tried without zero
@@ -86,7 +96,8 @@ def choose(
             fitter.keep_only(order[0])
         for recipe in order:
             if (prepared := trials.prepared(recipe, trace)) is not None:
-                return recipe, prepared, (*trials.notes, *prepared.notes), scores.get(recipe)
+                notes, near = (*trials.notes, *prepared.notes), contenders(recipe, scores)
+                return recipe, prepared, notes, scores.get(recipe), near
     raise AssertionError("equalize none keeps every function")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ from onnx_net import Net
 
 import nmpconv
 from nmpconv.base.progress import silent
-from nmpconv.conversion import recipe_search
+from nmpconv.conversion import cheap_promotions, costly_widths, recipe_search
+from nmpconv.conversion.candidates import Candidate
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.conversion.recipe_search import PLAIN_BIASES_DB, _noted, ranked
 from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless, tried
@@ -81,6 +83,32 @@ def test_recipes_compete_on_all_images_and_the_score_is_of_the_held_out_ones(
     for score in seen[0].values():
         assert score.all_images is not None and (score.images, score.all_images.images) == (4, 12)
         assert score.each_db == score.all_images.each_db[:4]
+
+
+def test_recipes_that_were_nearly_as_good_compete_again_where_tensors_get_16_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, path, calls = np.random.default_rng(0), tmp_path / "m.onnx", list[Sequence[Recipe]]()
+    net = Net((1, 2, 6, 6))
+    promoted = net.add("Relu", net.conv("x", 2, 3))
+    net.save(path, net.conv(promoted, 2, 3))
+
+    def scores(fitter: Fitter, recipes: Sequence[Recipe], *_: object) -> Tried:
+        calls.append(recipes)
+        worth = {"none": 28.0, "scalar": 30.0, "vector": 31.0 if fitter.choices.tensors else 29.5}
+        return {r: Score(worth[r.equalize] - 3 * (not r.gptq or not r.zero_points), None, 4) for r in recipes}, {}
+
+    plain = Candidate((), 25.0, None, None, 1, 1, 1, 1)
+    pair = plain, replace(plain, wide=(promoted,), db=28.0), Score(28.0, None, 4)
+    monkeypatch.setattr(recipe_search, "tried", scores)
+    monkeypatch.setattr(cheap_promotions, "run", lambda *_: pair)
+    monkeypatch.setattr(costly_widths, "run", lambda fitter, *_: (fitter, ""))  # the net is very small
+    data = rng.normal(size=(12, 1, 2, 6, 6)).astype(np.float32)
+    result = nmpconv.convert(path, data)
+    assert list(calls[-1]) == [Recipe("scalar", True), Recipe("vector", True)]
+    assert len(calls) == 3  # the best one was tried without zero points once
+    assert result.report.recipe == "equalize vector, gptq rounding"
+    assert {t.name: t.dtype for t in result.load().model.tensors}[promoted] == "int16"
 
 
 @pytest.mark.parametrize(("gain", "recipe"), [(PLAIN_BIASES_DB - 0.1, "nearest rounding"), (9.0, "plain biases")])
