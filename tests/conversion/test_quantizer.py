@@ -163,16 +163,19 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
 
 
 def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, fitted, held = fitter(net), [], []
+    made, fitted, measured = fitter(net), [], []
     real, outputs = quantizer.quantize.run, integer_outputs
     monkeypatch.setattr(
         quantizer.quantize, "run", lambda g, how, seen, *rest: fitted.append(seen) or real(g, how, seen, *rest)
     )
     monkeypatch.setattr(
-        validation, "integer_outputs", lambda g, images, n: held.extend(images) or outputs(g, images, n)
+        validation, "integer_outputs", lambda g, images, n: measured.append(images) or outputs(g, images, n)
     )
-    scores(made, RECIPES[:1])
-    assert [id(image) for image in held] == [id(made.images[i]) for i in (0, 3)]
+    (score,) = scores(made, RECIPES[:1]).values()
+    assert [[id(image) for image in part] for part in measured] == [
+        [id(made.images[i]) for i in part] for part in ((0, 3), (1, 2, 4, 5))
+    ]
+    assert score.images == 2 and score.rank.images == 6
     rest = [made.images[i] for i in (1, 2, 4, 5)]
     (seen,) = fitted
     alone = evidence(made.prepare("none", rest, Trace()).float_graph, rest)
