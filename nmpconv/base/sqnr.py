@@ -34,11 +34,14 @@ class Sqnr:
     @property
     def db(self) -> float:
         """10 log10(sum wanted^2 / sum (wanted - got)^2): inf without any error, -inf when nothing was wanted."""
-        if self._noise == 0:
-            return math.inf
-        if self._signal == 0:
-            return -math.inf
-        return 10 * math.log10(self._signal / self._noise)
+        return ratio_db(self._signal, self._noise)
+
+
+def ratio_db(signal: float, noise: float) -> float:
+    """The SQNR of two sums of squares, in dB."""
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal else -math.inf
 
 
 def sqnr_db(wanted: ArrayLike, got: ArrayLike) -> float:

@@ -216,14 +216,16 @@ class _RecipeScores:
         recipe, prepared = pair
         integer = self._fitter.quantize(prepared, recipe.gptq, UNCHECKED)
         self._fitted(recipe, prepared)
-        got = [integer_outputs(integer, images, self._heads) for images in (self._held, self._rest)]
-        score = scored(self._wanted[0], got[0], self._heads, len(self._held))
-        wanted_of_all, got_of_all = (
-            {name: np.concatenate([outputs[name] for outputs in parts]) for name in self._heads}
-            for parts in (self._wanted, got)
-        )
-        every = scored(wanted_of_all, got_of_all, self._heads, len(self._held) + len(self._rest))
-        return score._replace(all_images=every)
+        score, held = self._measured(integer, 0)
+        _, rest = self._measured(integer, 1)
+        return score._replace(all_images=pooled(np.concatenate([held, rest], axis=2)))
+
+    def _measured(self, integer: Graph, part: int) -> tuple[Score, np.ndarray]:
+        """Score of one of two parts of the images, and sums of squares [2, heads, images]: the outputs may be large."""
+        images, wanted = (self._held, self._rest)[part], self._wanted[part]
+        got = integer_outputs(integer, images, self._heads)
+        energies = np.array(_energies(wanted, got, self._heads, len(images)))
+        return scored(wanted, got, self._heads, len(images)), energies
 
     def _fitted(self, recipe: Recipe, prepared: Prepared) -> None:
         """Counts a recipe that is fitted, or need not be; releases what no other one of its equalization needs."""
@@ -250,6 +252,12 @@ def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], name
     sure = confidence.margin(sqnr.effects(*energies)) if math.isfinite(db) else None
     answers = Answers(tuple(best[0].tolist()), tuple(best[1].tolist()), first[0].size) if ranked else None
     return Score(db, agreement, images, sure, answers, tuple(sqnr.each_db(*energies)))
+
+
+def pooled(energies: np.ndarray) -> Score:
+    """Scores images by sums of squares of what was wanted and of the errors, [2, heads, images]."""
+    db = mean_db(sqnr.ratio_db(*sums) for sums in energies.sum(axis=2).T.tolist())
+    return Score(db, None, energies.shape[2], each_db=tuple(sqnr.each_db(*energies)))
 
 
 def effects(
