@@ -216,16 +216,12 @@ class _RecipeScores:
         recipe, prepared = pair
         integer = self._fitter.quantize(prepared, recipe.gptq, UNCHECKED)
         self._fitted(recipe, prepared)
-        score, held = self._measured(integer, 0)
-        _, rest = self._measured(integer, 1)
-        return score._replace(all_images=pooled(np.concatenate([held, rest], axis=2)))
-
-    def _measured(self, integer: Graph, part: int) -> tuple[Score, np.ndarray]:
-        """Score of one of two parts of the images, and sums of squares [2, heads, images]: the outputs may be large."""
-        images, wanted = (self._held, self._rest)[part], self._wanted[part]
-        got = integer_outputs(integer, images, self._heads)
-        energies = np.array(_energies(wanted, got, self._heads, len(images)))
-        return scored(wanted, got, self._heads, len(images)), energies
+        held = integer_outputs(integer, self._held, self._heads)
+        score = scored(self._wanted[0], held, self._heads, len(self._held))
+        rest = integer_outputs(integer, self._rest, self._heads)
+        of_rest = _energies(self._wanted[1], rest, self._heads, len(self._rest))
+        of_held = _energies(self._wanted[0], held, self._heads, len(self._held))
+        return score._replace(all_images=pooled(np.concatenate([of_held, of_rest], axis=2)))
 
     def _fitted(self, recipe: Recipe, prepared: Prepared) -> None:
         """Counts a recipe that is fitted, or need not be; releases what no other one of its equalization needs."""
@@ -273,10 +269,22 @@ def _energies(
     """Sums of squares of what was wanted and of the errors, [heads, images]."""
     rows = []
     for name in names:
-        real, ours = (np.asarray(x[name], np.float64).reshape(images, -1) for x in (wanted, got))
-        rows.append([np.einsum("ij,ij->i", x, x) for x in (real, real - ours)])
+        pairs = [(wanted[name][part], got[name][part]) for part in _each_image(wanted[name], images)]
+        rows.append(np.transpose([_squares(*pair) for pair in pairs]))
     signals, noises = np.array(rows).transpose(1, 0, 2)
     return signals, noises
+
+
+def _each_image(outputs: np.ndarray, images: int) -> list[slice]:
+    size = len(outputs) // images
+    return [slice(i * size, (i + 1) * size) for i in range(images)]
+
+
+def _squares(wanted: np.ndarray, got: np.ndarray) -> tuple[float, float]:
+    """Sums of squares of what was wanted and of the error: of an image alone, as outputs may be large."""
+    real = np.asarray(wanted, np.float64).ravel()
+    error = real - np.asarray(got, np.float64).ravel()
+    return float(np.einsum("i,i->", real, real)), float(np.einsum("i,i->", error, error))
 
 
 def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
