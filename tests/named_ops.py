@@ -19,6 +19,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "frontend/onnx.py": (1, "nodes of somebody's own domain"),
     "frontend/importer.py": (3, "builds reshape and transpose"),
     "frontend/expand/indices.py": (2, "reductions of ScatterND"),
+    "frontend/tflite/rearranging.py": (1, "the reduction of ScatterND"),
     "passes/memory/bands.py": (2, "builds slice and concat"),
     "passes/memory/separate_pools.py": (1, "is about one op"),
     "passes/quantize/channel_groups.py": (3, "products have one factor of two; tables have one for all channels"),

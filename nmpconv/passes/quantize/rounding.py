@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.base import fixed_point
-from nmpconv.base.thread_pool import each
+from nmpconv.base.thread_pool import MOST, each
 from nmpconv.calib.activation_cache import Evidence
 from nmpconv.calib.sampled_rows import Rows, spread
 from nmpconv.errors import InputError, UnsupportedModel
@@ -143,8 +143,8 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None, activated:
                 partial(layer.correct, q, seen, rows.values),
                 lambda: layer.gptq(x, layer.bias if activated else layer.wanted_bias(seen, rows.values)),
             ]
-            threads = 2 if len(seen) * layer.weights.size > MUCH else 1
-            results = each(lambda make: make(), makers if how.gptq else makers[:1], threads)
+            most = MOST if len(seen) * layer.weights.size > MUCH else 1
+            results = each(lambda make: make(), makers if how.gptq else makers[:1], most)
             bias, error = results[0]
             if how.gptq:
                 rounded = results[1]
