@@ -69,13 +69,16 @@ def sources() -> list[Path]:
 
 
 def binding(zig: Path, target: str, folder: Path, nanobind: Path) -> None:
-    """Objects of it and of nanobind. A library needs the Python of the target, too."""
+    """Objects of its sources and of nanobind. A library needs the Python of the target, too."""
     places = [f"-I{INTERPRETER / 'include'}", "-isystem", folder / "python"]
     for name in ("include", "ext/robin_map/include"):
         places += ["-isystem", nanobind / name]
-    flags = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-include", "stdio.h")
-    for source in (INTERPRETER / "python" / "module.cpp", nanobind / "src" / "nb_combined.cpp"):
-        run([zig, "c++", "-target", target, *flags, *places, "-c", source, "-o", folder / f"{source.stem}.o"])
+    languages = {".c": ("cc", "-std=c99"), ".cpp": ("c++", "-std=c++17", "-include", "stdio.h")}
+    flags = ("-O1", "-Wall", "-Wextra", "-Werror")
+    for source in (*sorted((INTERPRETER / "python").glob("*.c*")), nanobind / "src" / "nb_combined.cpp"):
+        compiler, *language = languages[source.suffix]
+        command = [zig, compiler, "-target", target, *language, *flags, *places]
+        run([*command, "-c", source, "-o", folder / f"{source.name}.o"])
 
 
 def pyconfig(system: str) -> str:

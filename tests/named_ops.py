@@ -18,6 +18,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "frontend/expand/quantized.py": (3, "writes integers of ports as ops"),
     "frontend/onnx.py": (1, "nodes of somebody's own domain"),
     "frontend/importer.py": (3, "builds reshape and transpose"),
+    "frontend/expand/known_booleans.py": (1, "a quotient may be infinite"),
     "frontend/expand/indices.py": (2, "reductions of ScatterND"),
     "frontend/tflite/rearranging.py": (1, "the reduction of ScatterND"),
     "passes/memory/bands.py": (2, "builds slice and concat"),

@@ -2,8 +2,8 @@
  *
  * Before 3.14 CPython ends a daemon thread that wants the GIL while the process exits by pthread_exit. That would
  * unwind functions of nanobind that allow no exception, or, in a wheel, ask its own libc++abi about frames of another
- * unwinder: the program would crash. Such a thread sleeps instead, as in 3.14, until the process is gone. In C a
- * cleanup is reached by longjmp, and nothing is unwound.
+ * unwinder: the program would crash. Such a thread sleeps instead, as in 3.14, until the process is gone. A cleanup
+ * of C comes before any frame of C++ is unwound.
  */
 #ifndef NMP_PYTHON_GIL_H
 #define NMP_PYTHON_GIL_H

@@ -66,7 +66,8 @@ class Switched:
         return other
 
     def _fed(self, images: Feeds) -> list[Mapping[str, np.ndarray]]:
-        feeds = [{name: images[i][name] for name in self._read} for i in range(len(images))]
+        whole = (images[i] for i in range(len(images)))
+        feeds = [{name: image[name] for name in self._read} for image in whole]
         if not 0 < len(feeds) <= self._batch:
             return list(feeds)
         return [{name: np.concatenate([feed[name] for feed in feeds]) for name in self._read}]

@@ -111,6 +111,7 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
         before, after, score = promoted
         notes, contenders = (*decision.notes, cheap_promotions.note(before, after)), decision.contenders
         if len(contenders) > 1:
+            notes = tuple(note for note in notes if note not in decision.prepared.notes)
             fitter = calibrated.fitter.with_choices(
                 widened(decision.fitter.choices, after.wide, cheap_promotions.PLACE)
             )

@@ -1,4 +1,4 @@
-"""Fitting an integer graph to a float graph by a recipe, and choosing the recipe on images held out from the fit."""
+"""Fitting an integer graph to a float graph by a recipe, on all images or on two thirds of them."""
 
 from __future__ import annotations
 

@@ -216,12 +216,13 @@ class _RecipeScores:
         recipe, prepared = pair
         integer = self._fitter.quantize(prepared, recipe.gptq, UNCHECKED)
         self._fitted(recipe, prepared)
-        held = integer_outputs(integer, self._held, self._heads)
-        score = scored(self._wanted[0], held, self._heads, len(self._held))
-        rest = integer_outputs(integer, self._rest, self._heads)
-        of_rest = _energies(self._wanted[1], rest, self._heads, len(self._rest))
-        of_held = _energies(self._wanted[0], held, self._heads, len(self._held))
-        return score._replace(all_images=pooled(np.concatenate([of_held, of_rest], axis=2)))
+        outputs = integer_outputs(integer, self._held, self._heads)
+        score = scored(self._wanted[0], outputs, self._heads, len(self._held))
+        parts = [_energies(self._wanted[0], outputs, self._heads, len(self._held))]
+        del outputs  # before those of twice as many images
+        outputs = integer_outputs(integer, self._rest, self._heads)
+        parts.append(_energies(self._wanted[1], outputs, self._heads, len(self._rest)))
+        return score._replace(all_images=pooled(np.concatenate(parts, axis=2)))
 
     def _fitted(self, recipe: Recipe, prepared: Prepared) -> None:
         """Counts a recipe that is fitted, or need not be; releases what no other one of its equalization needs."""

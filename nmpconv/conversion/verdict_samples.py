@@ -1,7 +1,7 @@
 """Samples that the verdict on a conversion is measured on: those that biases and rounding are not fitted on.
 
 1. Where enough samples are left, the file itself runs on them.
-2. Otherwise the same recipe, fitted on two thirds of the samples, runs on the third, as when recipes compete.
+2. Otherwise the same recipe, fitted on two thirds of the samples as when recipes compete, runs on the third.
 3. Too few samples for that: how near the fitted ones it is, which says little of others.
 """
 

@@ -81,7 +81,8 @@ class Exporter(OnnxBuilder):
 
     def _append(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any]) -> None:
         """Adds a node; attributes are made once, as that takes most of the time."""
-        key = f"{kind}{attributes}"
+        plain = {name: x.tolist() if isinstance(x, np.ndarray) else x for name, x in attributes.items()}
+        key = f"{kind}{plain}"
         if key not in self._alike:
             self._alike[key] = helper.make_node(kind, (), (), **attributes)
         node = onnx.NodeProto()

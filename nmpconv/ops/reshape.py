@@ -140,16 +140,20 @@ def _same(node: OnnxNode, to: GraphBuilder, shape: Sequence[int]) -> tuple[int, 
     return tuple(shape)
 
 
+_INTEGERS = (2, 3, 4, 5, 6, 7, 12, 13)  # of ONNX's types: (u)int8 to (u)int64
 _SIDES = ((0.0, inf), (-inf, 0.0))  # of 0
 
 
 def _lower_cast(node: OnnxNode, to: GraphBuilder, x: str) -> None:
-    """To bool: whether it is not 0. To integers: what is whole already, or its whole part."""
+    """To bool: whether it is not 0. To integers: what is whole already, or its whole part. ONNX leaves open what
+    becomes of numbers beyond their range."""
     if node.integer("to", 1) == _BOOL:
         zero = to.const(np.zeros((1,) * len(to[x].shape)), "")
         opposite(to, to.emit("equal", (x, zero), AlignedParams()), node.outputs[0])
     elif to.is_integer(node.input(0)) or to.is_whole(x):
         to.rename(node.outputs[0], x)
+    elif node.integer("to", 1) not in _INTEGERS:
+        raise Unsupported("a cast of a computed tensor to a type that is neither float nor integer", hint="float types")
     else:
         above, below = (to.emit("requantize", (x,), RequantizeParams(), "", clamp=ends) for ends in _SIDES)
         parts = [to.emit("lookup", (y,), LookupParams(f), "") for y, f in ((above, "floor"), (below, "ceil"))]

@@ -311,8 +311,8 @@ int main(void) {{
   static const float numbers[] = {{{numbers}}};
   int8_t data[{count}];
   const nmp_view to = {{.data = data, .bytes = {count}, .bits = 8, .clip_min = -100, .clip_max = 127}};
-  static const float scale[] = {{0.5f}}, offset[] = {{1.0f}};
-  fill_from_numbers(&to, numbers, scale, offset, 1, 1);
+  static const float scales[] = {{0.5f, 2.0f}}, offsets[] = {{1.0f, 0.0f}};
+  fill_from_numbers(&to, numbers, scales, offsets, 2, 3);
   for (size_t i = 0; i < {count}; i++) {{
     printf("%d ", data[i]);
   }}
@@ -322,14 +322,15 @@ int main(void) {{
 
 
 def test_numbers_are_rounded_half_up(tmp_path: Path, gcc: str) -> None:
-    """As Python and JavaScript do it: -1.5 becomes -1."""
+    """As Python and JavaScript do it: -1.5 becomes -1. Three numbers at a time are of one unit, then of the other."""
     halves = np.array([*np.arange(-230, 270) / 2, -0.499999, 0.499999, -1e9, 1e9], np.float32)
+    unit = np.arange(len(halves)) // 3 % 2
+    scales, offsets = np.float32([0.5, 2])[unit], np.float32([1, 0])[unit]
+    numbers = halves * scales + offsets
     text = "\n".join(("#include <stdint.h>", (ROOT / NUMBER_FUNCTIONS).read_text(encoding="utf-8")))
-    program = ROUNDING.format(
-        functions=text, numbers=", ".join(f"{x / 2 + 1!r}f" for x in halves.tolist()), count=len(halves)
-    )
+    program = ROUNDING.format(functions=text, numbers=", ".join(f"{x!r}f" for x in numbers.tolist()), count=len(halves))
     (tmp_path / "a.c").write_text(program, encoding="utf-8")
     built([gcc, "-std=c99", *STRICT, f"-I{ROOT / 'interpreter' / 'include'}", str(tmp_path / "a.c")], tmp_path / "a")
     got = subprocess.run([tmp_path / "a"], capture_output=True, text=True, check=True).stdout.split()
-    stored = ((halves / 2 + 1).astype(np.float32) - np.float32(1)) / np.float32(0.5)
+    stored = (numbers - offsets) / scales
     assert [int(x) for x in got] == np.clip(np.floor(stored + 0.5), -100, 127).astype(int).tolist()

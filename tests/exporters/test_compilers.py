@@ -28,6 +28,7 @@ CPUS = {
     "M3": ["-mcpu=cortex-m3", "-mthumb"],
     "M4": ["-mcpu=cortex-m4", "-mthumb"],
     "M33": ["-mcpu=cortex-m33", "-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"],
+    "M33 without DSP": ["-mcpu=cortex-m33+nodsp", "-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"],
     "M55": ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"],
     "rv32": ["-march=rv32imac", "-mabi=ilp32"],
 }
@@ -64,7 +65,7 @@ def wrong(compile_: Sequence[str], files: Sequence[Path], folder: Path) -> list[
 def test_code_of_architectures_compiles(
     cpu: str, compiler: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
-    family = "plain32" if cpu in ("M0+", "M3", "rv32") else "cortex_m"
+    family = "plain32" if cpu in ("M0+", "M3", "M33 without DSP", "rv32") else "cortex_m"
     parts = [f"arch/{family}"]
     common = [*command(compiler, cpu, need_tool), "-std=c99", *WARNINGS, *includes(root)]
     said = {name: wrong([*common, *level], sources(root, *parts), tmp_path) for name, level in LEVELS.items()}

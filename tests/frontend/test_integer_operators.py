@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -12,7 +14,7 @@ from test_lowering_quantized import loaded
 
 from nmpconv.calib.original_model import original
 from nmpconv.conversion.pipeline import Options, convert
-from nmpconv.errors import InputError
+from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
 from nmpconv.frontend.to_onnx import to_onnx
@@ -79,6 +81,23 @@ def test_operators_on_integers(body, last, grid, tmp_path):
     assert np.abs(got - wanted).max() <= 0.25 + 0.6 * 0.05 * 4
     [same] = run(original(read(tmp_path / "model.onnx"), graph), feed)
     np.testing.assert_allclose(got, same, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "q = QuantizeLinear<output_dtype=3>(x, s) p = Pad(q, i) d = DequantizeLinear(p, s) {}",
+        "q = QuantizeLinear(x, s, z) n = Neg(x) u = QuantizeLinear(n, s, z) f = ReduceMax<keepdims=0>(u) "
+        "p = Pad(q, i, f) d = DequantizeLinear(p, s, z) {}",
+    ],
+)
+def test_pads_of_integers_whose_grid_or_number_is_not_known_are_refused(body: str, tmp_path: Path) -> None:
+    """Beside an operator that is rewritten."""
+    others = "o = QuantizeLinear(x, s, z) r = com.microsoft.QLinearAdd(o, s, z, o, s, z, t, m) "
+    body = body.format(f"{others} e = DequantizeLinear(r, t, m) a = ReduceMax<keepdims=0>(e) y = Add(d, a)")
+    text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {WEIGHTS}, {BIAS}> {{ {body} }}"
+    with pytest.raises(UnsupportedModel, match="computes with the integers"):
+        loaded(text, tmp_path, 21, header=', "com.microsoft" : 1')
 
 
 def test_nodes_have_names_of_their_own(tmp_path):

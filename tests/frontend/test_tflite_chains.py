@@ -47,6 +47,28 @@ def test_complex_numbers_are_read_by_few_operators(tmp_path: Path) -> None:
         load(tmp_path / "m.tflite")
 
 
+def test_complex_numbers_are_no_output(tmp_path: Path) -> None:
+    tensors = {"x": Tensor((1, 3, 20)), "l": constant(np.int32([1, 16])), "y": Tensor((1, 3, 9), "complex64")}
+    (tmp_path / "m.tflite").write_bytes(tflite(tensors, [Op("RFFT2D", "xl", "y")], ["x"], ["y"]))
+    with pytest.raises(UnsupportedModel, match="complex numbers as an output"):
+        load(tmp_path / "m.tflite")
+
+
+@pytest.mark.parametrize(
+    ("op", "number", "reason"),
+    [
+        (Op("SCATTER_ND", "ixn", "y"), np.int32([2**20, 2**15, 4]), "too large"),
+        (Op("REDUCE_ALL", "bn", "y"), np.zeros(0, np.int32), "no axes"),
+    ],
+)
+def test_sizes_and_axes_that_are_refused(op: Op, number: np.ndarray, reason: str, tmp_path: Path) -> None:
+    tensors = {"x": Tensor((1, 8)), "b": Tensor((1, 8), "bool"), "y": Tensor((1, 8))}
+    tensors |= {"i": constant(np.int32([[0]])), "n": constant(number), "0": constant(np.float32(0))}
+    (tmp_path / "m.tflite").write_bytes(tflite(tensors, [Op("GREATER", "x0", "b"), op], ["x"], ["y"]))
+    with pytest.raises(UnsupportedModel, match=reason):
+        load(tmp_path / "m.tflite")
+
+
 @pytest.mark.parametrize(("kind", "least"), [("REDUCE_ANY", 0.5), ("REDUCE_ALL", -0.5)])
 def test_reductions_of_booleans(kind: str, least: float, tmp_path: Path, need_package: Callable[[str], None]) -> None:
     need_package("ai_edge_litert")

@@ -111,6 +111,14 @@ def test_standalone_clamp():
     assert y.tolist() == [[0, 2, 6, 6]]
 
 
+def test_long_attributes_are_those_of_their_node():
+    to, (a, b) = Exporter(conv((1, 5, 6, 4))), np.zeros((2, 2000), np.float32)
+    b[1000] = 5
+    for values in (a, b, a):
+        to.node("Own", ["x"], values=values)
+    assert [max(node.attribute[0].floats) for node in to.nodes[-3:]] == [0, 5, 0]
+
+
 def test_names_of_many_constants_are_found_at_once():
     """Numbers that are taken are not tried again: long unrolled LSTMs have a hundred thousand constants."""
     tried = []

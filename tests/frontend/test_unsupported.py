@@ -26,6 +26,18 @@ ROWS = [
         "ScatterElements: its index 'i' is computed from the input; a constant index",
     ),
     (
+        "cast to float8",
+        19,
+        f"{IMAGE} {{ r = Neg(x) y = Cast<to=17>(r) }}",
+        "Cast: a cast of a computed tensor to a type that is neither float nor integer; float types",
+    ),
+    (
+        "infinite logarithm",
+        13,
+        f"{IMAGE} <float i = {{-inf}}> {{ l = Log(x) a = Abs(l) y = Equal(a, i) }}",
+        "Equal: tensor 'i' holds infinity; a finite number, as -1e4 in a mask",
+    ),
+    (
         "4d convolution",
         13,
         "(float[1,2,4,4,4,4] x) => (y) <float[2,2,1,1,1,1] w> { y = Conv(x, w) }",

@@ -13,8 +13,8 @@
 /* Cortex-M with an FPU: gcc keeps integers in its registers, and then finds too few for the assembly of kernels. There
  * is no float here. Older than 9 it has no name for that.
  */
-#if defined(__ARM_FP) && defined(__ARM_FEATURE_DSP) && defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M' && \
-    !defined(__ARM_FEATURE_MVE) && !defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 9
+#if defined(__ARM_FP) && defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M' && !defined(__ARM_FEATURE_MVE) && \
+    !defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 9
 #pragma GCC target("general-regs-only")
 #endif
 

@@ -7,9 +7,11 @@ import numpy as np
 
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
+from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.onnx_node import OnnxNode
 from nmpconv.ops.traits import Bounds
 
+POLES = {"log", "power", "reciprocal"}  # functions that are infinite at 0
 Truth = bool | None  # None: it depends on the data
 
 
@@ -88,11 +90,26 @@ def number(node: OnnxNode, body: Body) -> None:
 
 
 def _is_with_infinity(node: OnnxNode, to: Importer) -> bool:
-    return any(to.is_const(name) and np.isinf(to.constants[name]).all() for name in node.inputs)
+    infinite = [name for name in node.inputs if to.is_const(name) and _is_infinity(to.constants[name])]
+    return bool(infinite) and all(_is_finite(name, to) for name in node.inputs if name not in infinite)
+
+
+def _is_infinity(array: np.ndarray) -> bool:
+    return bool(array.dtype.kind == "f" and array.size and np.isinf(array).all())
+
+
+def _is_finite(name: str, to: Importer) -> bool:
+    """Checks that neither a quotient nor a function of `POLES` makes a tensor, or what it is the absolute value of."""
+    maker = to.maker(to.value(name))
+    while maker is not None and isinstance(maker.params, LookupParams) and maker.params.function == "abs":
+        maker = to.maker(maker.inputs[0])
+    if maker is not None and isinstance(maker.params, LookupParams):
+        return maker.params.function not in POLES
+    return maker is None or maker.op != "divide"
 
 
 def equal(node: OnnxNode, body: Body) -> None:
-    """False: nothing that is computed is infinite. Sums of exponentials ask that of their maximum."""
+    """False: sums of exponentials ask whether their maximum is infinite."""
     _decide(node, body, False)
 
 

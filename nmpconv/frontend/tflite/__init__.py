@@ -75,6 +75,9 @@ def _write(operator: Operator, writer: Writer, memory: variables.Variables | Non
         numbers = [writer.model.tensors[number] for number in operator.inputs if number != ABSENT]
         if any(tensor.type == "complex64" for tensor in numbers) and operator.kind not in TAKES_COMPLEX:
             raise Unsupported("complex numbers", hint="COMPLEX_ABS, REAL or IMAG before it")
+        ends = [writer.model.tensors[number] for number in operator.outputs if number in writer.model.outputs]
+        if any(tensor.type == "complex64" for tensor in ends):
+            raise Unsupported("complex numbers as an output", hint="COMPLEX_ABS, REAL or IMAG behind it")
         written = write(call)
         results = [written] if isinstance(written, str) else list(written)
         results[:1] = [call.activated(name) for name in results[:1]]

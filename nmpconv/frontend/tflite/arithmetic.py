@@ -114,6 +114,8 @@ def _logical(kind: str) -> Write:
 
     def write(call: OperatorCall) -> str:
         axes, keep = np.array(call.integers(1, "axes"), np.int64), int(call.options.get("keep_dims", 0))
+        if not len(axes) and len(call.shape(0)):
+            raise Unsupported("no axes", hint="at least one")
         return call.cast(call(kind, call.cast(call.input(0), "float32"), axes, keepdims=keep), "bool")
 
     return write

@@ -186,8 +186,8 @@ def embedding_lookup(call: OperatorCall) -> str:
 
 def scatter_nd(call: OperatorCall) -> str:
     """Indices, what is added there, sizes of the result, which is 0 elsewhere."""
-    shape = call.integers(2, "sizes")
-    zeros = call.constant(np.zeros(shape, call.tensor(1).type if call.tensor(1).grid is None else np.float32))
+    zero = call.constant(np.zeros((), call.tensor(1).type if call.tensor(1).grid is None else np.float32))
+    zeros = call("Expand", zero, _int64(call.integers(2, "sizes")))
     return call("ScatterND", zeros, call.indices(0), call.input(1), reduction="add")
 
 
