@@ -78,7 +78,7 @@ def binding(zig: Path, target: str, folder: Path, nanobind: Path) -> None:
     for source in (*sorted((INTERPRETER / "python").glob("*.c*")), nanobind / "src" / "nb_combined.cpp"):
         compiler, *language = languages[source.suffix]
         command = [zig, compiler, "-target", target, *language, *flags, *places]
-        run([*command, "-c", source, "-o", folder / f"{source.name}.o"])
+        run([*command, "-c", source, "-o", folder / f"{source.stem}.o"])
 
 
 def pyconfig(system: str) -> str:

@@ -36,3 +36,4 @@ def test_it_compiles(
     folder = tmp_path / target
     assert (folder / name).read_bytes().startswith(first)
     assert all((folder / f"{part}.o").stat().st_size > 10_000 for part in ("module", "nb_combined"))
+    assert (folder / "gil.o").is_file()
