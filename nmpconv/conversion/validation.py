@@ -270,21 +270,16 @@ def _energies(
     """Sums of squares of what was wanted and of the errors, [heads, images]."""
     rows = []
     for name in names:
-        pairs = [(wanted[name][part], got[name][part]) for part in _each_image(wanted[name], images)]
+        pairs = zip(*(x[name].reshape(images, -1) for x in (wanted, got)), strict=True)
         rows.append(np.transpose([_squares(*pair) for pair in pairs]))
     signals, noises = np.array(rows).transpose(1, 0, 2)
     return signals, noises
 
 
-def _each_image(outputs: np.ndarray, images: int) -> list[slice]:
-    size = len(outputs) // images
-    return [slice(i * size, (i + 1) * size) for i in range(images)]
-
-
 def _squares(wanted: np.ndarray, got: np.ndarray) -> tuple[float, float]:
     """Sums of squares of what was wanted and of the error: of an image alone, as outputs may be large."""
-    real = np.asarray(wanted, np.float64).ravel()
-    error = real - np.asarray(got, np.float64).ravel()
+    real = np.asarray(wanted, np.float64)
+    error = real - np.asarray(got, np.float64)
     return float(np.einsum("i,i->", real, real)), float(np.einsum("i,i->", error, error))
 
 

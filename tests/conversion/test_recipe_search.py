@@ -14,11 +14,12 @@ from onnx_net import Net
 
 import nmpconv
 from nmpconv.base.progress import silent
+from nmpconv.base.sqnr import sqnr_db
 from nmpconv.conversion import cheap_promotions, costly_widths, recipe_search
 from nmpconv.conversion.candidates import Candidate
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.conversion.recipe_search import PLAIN_BIASES_DB, _noted, ranked
-from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless, tried
+from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless, scored, tried
 from nmpconv.graph.trace import Trace
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
@@ -83,6 +84,16 @@ def test_recipes_compete_on_all_images_and_the_score_is_of_the_held_out_ones(
     for score in seen[0].values():
         assert score.all_images is not None and (score.images, score.all_images.images) == (4, 12)
         assert score.each_db == score.all_images.each_db[:4]
+
+
+def test_heads_whose_first_axis_is_no_batch_are_scored_by_image() -> None:
+    """The float graph's are one after the other, those of a file a row each."""
+    rng = np.random.default_rng(0)
+    wanted = rng.normal(size=(12, 2)).astype(np.float32)
+    got = (wanted + rng.normal(0, 0.1, (12, 2))).reshape(3, 4, 2).astype(np.float32)
+    score = scored({"y": wanted}, {"y": got}, ["y"], 3)
+    each = [sqnr_db(wanted[4 * i : 4 * i + 4], got[i]) for i in range(3)]
+    assert score.each_db == pytest.approx(each, abs=1e-4)
 
 
 def test_recipes_that_were_nearly_as_good_compete_again_where_tensors_get_16_bits(
