@@ -150,7 +150,7 @@ def test_offsets_grow_as_the_nodes_do() -> None:
 
 
 def test_constants_are_named_without_a_walk_each() -> None:
-    """Of a graph whose constants have the names that new ones would get."""
+    """Reads a graph whose constants have the names that new ones would get."""
     walks = list[int]()
 
     class Nodes(tuple[Node, ...]):

@@ -62,7 +62,7 @@ def test_of_recipes_that_are_alike_the_steadiest_is_taken(
 def test_recipes_compete_on_all_images_and_the_score_is_of_the_held_out_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two recipes the one that is better on all images is taken, though it is worse on a third of them."""
+    """Takes the recipe that is better on all images, though it is worse on a third of them."""
     seen: list[Mapping[Recipe, Score]] = []
 
     def scores(*args: Any) -> Tried:
