@@ -16,7 +16,7 @@ description of its operators.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,11 @@ class _Writer(NodeRewriter):
     def maker(self, node: onnx.NodeProto) -> Callable[[onnx.NodeProto], None] | None:
         """Returns the function that rewrites this node, if any does."""
         name = "_plain" if _kind(node) in _PLAIN else _OTHERS.get(_kind(node))
-        if _kind(node) == "Pad" and node.input[0] in self._grids and not any(self._computed(node.input[2:3])):
+        if (
+            _kind(node) == "Pad"
+            and node.input[0] in self._grids
+            and set(node.input[2:3]) - {""} <= self._tensors.keys()
+        ):
             name = "_pad"
         if node.op_type == "DequantizeLinear" and self._dynamic_reals.intersection(node.input[:1]):
             name = "_same"
@@ -154,9 +158,6 @@ class _Writer(NodeRewriter):
         steps = node.op_type == "Div" and scales.intersection(node.input[1:]) and node.input[0] in self._tensors
         if steps or (node.op_type in _ROUNDING and biases.intersection(node.input)):
             biases.update(node.output)
-
-    def _computed(self, names: Iterable[str]) -> Iterator[str]:
-        return (name for name in names if name and name not in self._tensors)
 
     def _has_plain_grid(self, node: onnx.NodeProto) -> bool:
         """Checks for one scale, and for a zero point, which has the type of the integers (else an attribute may)."""
