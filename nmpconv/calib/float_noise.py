@@ -28,6 +28,13 @@ WRITTEN_OUT = "InstanceNormalization"  # onnxruntime takes x * s - mean * s: whe
 FIRST_ONLY = ("Pow", "ReduceMean", "ReduceSum", "ReduceL2", "ReduceSumSquare", "Resize", "Upsample")
 PHASES = (1.3e6, 0.7e6, 1.7e6, 0.9e6, 1.1e6, 1.9e6, 0.6e6)
 FAR = 1e30  # a sine's argument stays finite, and the unit of an infinite mask
+NUMBERS = {
+    "~unit": 2.0**-23,
+    "~least": 2.0**-99,
+    "~far": FAR,
+    "~-far": -FAR,
+    **{f"~{i}": c for i, c in enumerate(PHASES)},
+}
 MIN_OPSET = 8  # of Min and Max with operands of two shapes
 
 
@@ -60,64 +67,81 @@ def rounded_more(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(model)
     _write_out(copy)
     graph = copy.graph
-    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
-    inferred = onnx.shape_inference.infer_shapes(copy).graph
-    for value in (*inferred.value_info, *inferred.input, *inferred.output):
-        types.setdefault(value.name, value.type.tensor_type.elem_type)
-    numbers = {
-        "~unit": 2.0**-23,
-        "~least": 2.0**-99,
-        "~far": FAR,
-        "~-far": -FAR,
-        **{f"~{i}": c for i, c in enumerate(PHASES)},
-    }
-    nodes: list[onnx.NodeProto] = []
-
-    def add(kind: str, *inputs: str) -> str:
-        nodes.append(helper.make_node(kind, inputs, [f"~{len(nodes)}.{kind}"]))
-        return str(nodes[-1].output[0])
-
-    uses = 0
-
-    def thrown(name: str) -> tuple[str, str]:
-        """x within +-FAR, and the dice that it throws, in -1..1."""
-        nonlocal uses
-        uses += 1
-        near = add("Min", add("Max", name, "~-far"), "~far")
-        return near, add("Sin", add("Mul", near, f"~{uses % len(PHASES)}"))
-
-    def unit(dice: str) -> str:
-        """A whole one, up or down: there may be one result only."""
-        return add("Mul", add("Div", dice, add("Max", add("Abs", dice), "~least")), "~unit")
-
+    floats = _float_tensors(copy)
     spectra = {node.output[0] for node in graph.node if node.op_type in SPECTRA}
+    dice = Dice()
     for node in graph.node:
-        own, result = "", node.output[0]
-        if node.op_type in (*UNIT_OF_1, *UNIT_OF_X) and types.get(node.input[0]) == TensorProto.FLOAT:
-            near, dice = thrown(node.input[0])
-            own = unit(dice)
-            own = own if node.op_type in UNIT_OF_1 else add("Mul", near, own)
+        own = ""
+        if node.input and node.input[0] in floats:
+            own = dice.unit_of_result(node)
         if node.op_type in ROUNDED:
             for i, name in enumerate(node.input[:1] if node.op_type in FIRST_ONLY else node.input):
-                if types.get(name) == TensorProto.FLOAT:
-                    near, dice = thrown(name)
-                    node.input[i] = add("Add", name, add("Mul", near, add("Mul", dice, "~unit")))
-        nodes.append(node)
+                if name in floats:
+                    node.input[i] = dice.moved(name)
+        dice.nodes.append(node)
+        result = node.output[0]
         is_spectrum = result in spectra or (node.op_type == "Cast" and node.input[0] in spectra)
-        if own or (is_spectrum and types.get(result) == TensorProto.FLOAT):
+        if own or (is_spectrum and result in floats):
             node.output[0] = f"{result}~exact"
-            if not own:
-                largest = add("Reshape", add("ReduceMax", add("Abs", node.output[0])), "~one")
-                own = add("Mul", largest, unit(thrown(add("Add", node.output[0], largest))[1]))
-            nodes.append(helper.make_node("Add", [node.output[0], own], [result]))
+            own = own or dice.unit_of_largest(node.output[0])
+            dice.nodes.append(helper.make_node("Add", [node.output[0], own], [result]))
     del graph.node[:]
-    graph.node.extend(nodes)
-    graph.initializer.extend(numpy_helper.from_array(np.float32(x), name) for name, x in numbers.items())
+    graph.node.extend(dice.nodes)
+    graph.initializer.extend(numpy_helper.from_array(np.float32(x), name) for name, x in NUMBERS.items())
     graph.initializer.append(numpy_helper.from_array(np.array([1]), "~one"))
     for entry in copy.opset_import:
         if not entry.domain:
             entry.version = max(entry.version, MIN_OPSET)
     return copy
+
+
+class Dice:
+    """Nodes that move tensors by a unit, or by none. nodes: those of a graph, in order."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self._uses = 0
+
+    def moved(self, name: str) -> str:
+        """x * (1 + dice / 2^23)."""
+        near, dice = self._thrown(name)
+        return self._add("Add", name, self._add("Mul", near, self._add("Mul", dice, "~unit")))
+
+    def unit_of_result(self, node: onnx.NodeProto) -> str:
+        """A unit of 1 or of the operand, for functions whose results are off by that; "" for others."""
+        if node.op_type not in (*UNIT_OF_1, *UNIT_OF_X):
+            return ""
+        near, dice = self._thrown(node.input[0])
+        unit = self._unit(dice)
+        return unit if node.op_type in UNIT_OF_1 else self._add("Mul", near, unit)
+
+    def unit_of_largest(self, name: str) -> str:
+        """A unit of the tensor's largest number."""
+        largest = self._add("Reshape", self._add("ReduceMax", self._add("Abs", name)), "~one")
+        return self._add("Mul", largest, self._unit(self._thrown(self._add("Add", name, largest))[1]))
+
+    def _thrown(self, name: str) -> tuple[str, str]:
+        """x within +-FAR, and the dice that it throws, in -1..1."""
+        self._uses += 1
+        near = self._add("Min", self._add("Max", name, "~-far"), "~far")
+        return near, self._add("Sin", self._add("Mul", near, f"~{self._uses % len(PHASES)}"))
+
+    def _unit(self, dice: str) -> str:
+        """A whole one, up or down: there may be one result only."""
+        return self._add("Mul", self._add("Div", dice, self._add("Max", self._add("Abs", dice), "~least")), "~unit")
+
+    def _add(self, kind: str, *inputs: str) -> str:
+        self.nodes.append(helper.make_node(kind, inputs, [f"~{len(self.nodes)}.{kind}"]))
+        return str(self.nodes[-1].output[0])
+
+
+def _float_tensors(model: onnx.ModelProto) -> set[str]:
+    """Names of the tensors that are float32, as far as shape inference says."""
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    for value in (*inferred.value_info, *inferred.input, *inferred.output):
+        types.setdefault(value.name, value.type.tensor_type.elem_type)
+    return {name for name, kind in types.items() if kind == TensorProto.FLOAT}
 
 
 def _write_out(model: onnx.ModelProto) -> None:

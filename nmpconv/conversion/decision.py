@@ -23,7 +23,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.passes import stream
 from nmpconv.passes.quantize import drop_channels, recurrent_states
-from nmpconv.passes.quantize.equalize import fewest_bits, has_long_streams
+from nmpconv.passes.quantize.balance import fewest_bits, has_long_streams
 
 HELD_MOST = 200  # images that candidates are measured on
 

@@ -42,6 +42,7 @@ from nmpconv.passes.quantize import (
     widths,
 )
 from nmpconv.passes.quantize import rounding as quantize
+from nmpconv.passes.quantize.balance import fewest_bits
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.overrides import NOTHING, Choices
 from nmpconv.passes.quantize.rounding import Rounding
@@ -336,7 +337,7 @@ class Fitter:
         if mode in BY_CHANNEL:
             graph = split_activations.run(graph, stats, bits)
             names = [value.name for value in graph.activations()]
-            bits = {**dict.fromkeys(names, equalize.fewest_bits(graph, bits)), **bits}
+            bits = {**dict.fromkeys(names, fewest_bits(graph, bits)), **bits}
             balance = equalize.streams if mode == "streams" else equalize.vector
             graph, by_channel = balance(graph, stats, bits, exempt)
         elif self._by_channel(mode):

@@ -12,7 +12,7 @@ from nmpconv.base.workers import Workers
 from nmpconv.conversion.quantizer import BY_CHANNEL, EQUALIZATIONS, HELD_OUT, Fitter, Prepared, Recipe, Unequal
 from nmpconv.conversion.validation import Considered, Score, tried
 from nmpconv.graph.trace import Trace
-from nmpconv.passes.quantize.equalize import fewest_bits
+from nmpconv.passes.quantize.balance import fewest_bits
 
 # Balanced channels saturate together on an unusual image: at 16 bits they have to be better by this.
 BALANCED_16_DB = 1.0

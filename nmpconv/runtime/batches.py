@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,6 +93,42 @@ class Lane(NamedTuple):
         return finite
 
 
+class Batch(NamedTuple):
+    """The rows of a call, those of `Port.rows`, and its outputs [N, *shape], which are real numbers or integers.
+
+    step: samples whose numbers are converted at a time.
+    """
+
+    rows: Sequence[NDArray[Any]]
+    outputs: Sequence[NDArray[Any]]
+    input_ports: Sequence[Port]
+    output_ports: Sequence[Port]
+    reals: bool
+    step: int
+
+    def run(self, lane: Lane, samples: range) -> None:
+        """Computes these outputs. Raises InputError for numbers that are not finite."""
+        for first in range(samples.start, samples.stop, self.step):
+            self._run(lane, slice(first, min(first + self.step, samples.stop)))
+
+    def _run(self, lane: Lane, here: slice) -> None:
+        n = here.stop - here.start
+        arrays = [port.numbers(x[here]) for x, port in zip(self.rows, self.input_ports, strict=True)]
+        outputs = list(zip(self.outputs, self.output_ports, strict=True))
+        results = [
+            np.empty((n, *port.shape), port.dtype) if self.reals and not port.is_native else y[here]
+            for y, port in outputs
+        ]
+        if not lane.run([table(x, n) for x in arrays], [table(y, n) for y in results], n):
+            for x, port in zip(arrays, self.input_ports, strict=True):
+                port.check_finite(x)
+            raise InputError("an input has values that are not finite")
+        if self.reals:
+            for q, (y, port) in zip(results, outputs, strict=True):
+                if not port.is_native:
+                    y[here] = port.dequantize(q)
+
+
 class Batches:
     """Batches of a net: any number of Python's threads may call it.
 
@@ -130,57 +166,23 @@ class Batches:
         The first rows of the first batch say how long one takes. All others are given to all threads where these are
         sooner done. A lone row is of the net itself, which has the states.
         """
-        outputs = [np.empty((count, *port.shape), np.float64 if reals else port.dtype) for port in self._outputs]
-        step = self._step
-        lane, least = Lane(self._net, None), 1
+        lane, least, step = Lane(self._net, None), 1, self._step
         if count >= BLOCK and self._lane.block is not None:
             lane, least, step = self._lane, BLOCK, -(-step // BLOCK) * BLOCK
-
-        def part(nets: Lane, samples: range) -> None:
-            for first in range(samples.start, samples.stop, step):
-                here = slice(first, min(first + step, samples.stop))
-                n = here.stop - first
-                arrays = [port.numbers(x[here]) for x, port in zip(rows, self._inputs, strict=True)]
-                results = [
-                    np.empty((n, *port.shape), port.dtype) if reals and not port.is_native else y[here]
-                    for y, port in zip(outputs, self._outputs, strict=True)
-                ]
-                if not nets.run([table(x, n) for x in arrays], [table(y, n) for y in results], n):
-                    for x, port in zip(arrays, self._inputs, strict=True):
-                        port.check_finite(x)
-                    raise InputError("an input has values that are not finite")
-                if reals:
-                    for q, port, y in zip(results, self._outputs, outputs, strict=True):
-                        if not port.is_native:
-                            y[here] = port.dequantize(q)
-
-        def leased(samples: range) -> None:
-            try:
-                nets = self._spares.pop()
-            except IndexError:
-                net = _nmp.Net(self._net, aligned(self._arena_bytes), 1)
-                nets = Lane(net, self._block.copy() if lane.block else None)
-            try:
-                part(nets, samples)
-            finally:
-                self._spares.append(nets)
-
+        outputs = [np.empty((count, *port.shape), np.float64 if reals else port.dtype) for port in self._outputs]
+        batch = Batch(rows, outputs, self._inputs, self._outputs, reals, step)
         seconds, left = self._seconds.get(least, math.inf), range(count)
         if math.isinf(seconds):
-            probe = min(step, max(least, -(-count // PROBE)))
-            for _ in range(PROBES):
-                samples, left = left[:probe], left[probe:]
-                took = timed(part, lane, samples)
-                seconds = min(seconds, took / max(len(samples), 1))
-                if took > WORTH or seconds * len(left) <= WORTH:
-                    break
+            seconds, left = _probed(batch, lane, left, max(least, -(-count // PROBE)))
         is_shared = self._is_shared(least, len(left), seconds)
         if not is_shared:
-            pace = took = timed(part, lane, left)
+            pace = took = timed(batch.run, lane, left)
         else:
             size = -(-len(left) // (PARTS * self._threads))
             tasks = [left[i : i + size] for i in range(0, len(left), size)]
-            pace = timed(thread_pool.each, leased, tasks, self._threads)
+            pace = timed(
+                thread_pool.each, partial(self._run_leased, batch, lane.block is not None), tasks, self._threads
+            )
             took = self._threads * pace
         if left:
             kind = (least, len(left).bit_length(), is_shared)
@@ -188,6 +190,18 @@ class Batches:
         if count:
             self._seconds[least] = min(seconds, took / len(left)) if left else seconds
         return outputs
+
+    def _run_leased(self, batch: Batch, has_block: bool, samples: range) -> None:
+        """Runs samples on nets that no other thread has."""
+        try:
+            lane = self._spares.pop()
+        except IndexError:
+            net = _nmp.Net(self._net, aligned(self._arena_bytes), 1)
+            lane = Lane(net, self._block.copy() if has_block else None)
+        try:
+            batch.run(lane, samples)
+        finally:
+            self._spares.append(lane)
 
     def _is_shared(self, least: int, count: int, seconds: float) -> bool:
         """Checks whether all threads take so many samples.
@@ -206,6 +220,18 @@ class Batches:
         self._turns[kind] += 1
         alone, shared = (self._paces.get((*kind, way), 0.0) for way in (False, True))
         return (shared <= alone) != (self._turns[kind] in TRIES)
+
+
+def _probed(batch: Batch, lane: Lane, samples: range, count: int) -> tuple[float, range]:
+    """Runs parts of ``count`` samples, at most PROBES. Returns the least seconds of a sample, and what is left."""
+    seconds, count = math.inf, min(batch.step, count)
+    for _ in range(PROBES):
+        part, samples = samples[:count], samples[count:]
+        took = timed(batch.run, lane, part)
+        seconds = min(seconds, took / max(len(part), 1))
+        if took > WORTH or seconds * len(samples) <= WORTH:
+            break
+    return seconds, samples
 
 
 def timed(work: Callable[..., object], *arguments: object) -> float:

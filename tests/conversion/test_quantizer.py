@@ -28,6 +28,7 @@ from nmpconv.graph.text import to_text
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize import equalize
+from nmpconv.passes.quantize.balance import Balance
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.overrides import Choices
 from nmpconv.passes.quantize.rounding import Rounding
@@ -360,7 +361,7 @@ def test_ranges_are_those_of_all_images(net: Graph, mode: str) -> None:
 def test_statistics_are_carried_without_noise(net: Graph) -> None:
     """Of ranges that nobody edited, nothing is cut off."""
     made = fitter(net)
-    factors = equalize.Balance(net, made.stats, made.bits).factors()
+    factors = Balance(net, made.stats, made.bits).factors()
     graph = equalize.scale(net, factors)
     found, seen = made._carried("vector", graph, factors, made.images), observed(graph, made.images)
     for name, stats in found.items():

@@ -70,6 +70,14 @@ def test_the_glossary_has_every_equalization() -> None:
     assert "streams: " in flag.help
 
 
+def test_the_page_on_conversion_has_every_pass() -> None:
+    passes = ROOT / "nmpconv" / "passes"
+    files = {path.stem: path.read_text(encoding="utf-8") for path in passes.rglob("*.py")}
+    page = (ROOT / "docs" / "conversion.md").read_text(encoding="utf-8")
+    assert [name for name, text in sorted(files.items()) if "\ndef run(" in text and f"`{name}`" not in page] == []
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) <= set(files)
+
+
 def cited_tests() -> list[tuple[str, str]]:
     """(file, function) of each test that a document names as path::function."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

@@ -90,7 +90,7 @@ def test_a_part_that_reaches_far_costs_the_others_less(monkeypatch: pytest.Monke
 
 
 def test_a_layer_alone_has_the_least_noise_without_a_ceiling() -> None:
-    """What `levels` says of the factors that equalization gives: sqrt(demand / reach)."""
+    """The factors that `shared_ceiling` makes of those that equalization gives: sqrt(demand / reach)."""
     rng = np.random.default_rng(2)
     for _ in range(50):
         reach, demand = rng.lognormal(0, 1, 16), rng.uniform(0.05, 1, 16)

@@ -6,7 +6,7 @@
    grid is finer where twice of what was seen fits a finer one. Whole numbers that are computed from indices have room
    for all that they can be, and so have elements of a constant at computed places.
 2. A group of tensors on one grid takes the exponent that is best for its members' merged statistics, with what is
-   expected of samples that were not seen (`unseen`).
+   expected of samples that were not seen (`headroom`).
 3. Everything else takes the best exponent for its own statistics. Where nothing but tables reads a tensor or a group,
    they are measured after the tables, each on what it reads (`tables`).
 

@@ -6,7 +6,7 @@ sides. Kernels know nothing of it, and the float function stays the same.
 
 1. What an op does with origins is one linear equation or more (`Op.origins`); graph inputs and outputs have 0. What is
    left free is one number for each set of tensors that the equations tie together. Zeros that a pool counts around such
-   a tensor become a Pad (`borders`).
+   a tensor become a Pad (`counted_padding`).
 2. A layer without activation whose only reader is a sum keeps origin 0. If both operands are such layers and the sum is
    one-sided, the smaller operand has the sum's origin. If the sum must have 0, the layer subtracts the origin of the
    stream: the last layer of a long stream pays for that, not the whole stream.
@@ -69,7 +69,7 @@ def run(
     choices: Choices = NOTHING,
     saturated: float = 1.0,
 ) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
-    """The graph with origins, and statistics and widths with those of its `borders`.
+    """The graph with origins, and statistics and widths with those of its padding that counts.
 
     stats (of the graph as it is) and bits are by activation. saturated: see `Rounded`.
     """

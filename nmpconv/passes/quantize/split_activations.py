@@ -19,7 +19,7 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.lookup import LookupParams
-from nmpconv.passes.quantize.equalize import Balance
+from nmpconv.passes.quantize.balance import Balance
 from nmpconv.passes.rewrite import Editor
 
 # function: its gate, and the x beyond which the gate is 0 or 1 as far as 16 bits can tell.
