@@ -7,6 +7,7 @@ through.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch.nn import functional
 
 from nmpconv.ir import Value
 from nmpconv.ops import OPS
+from nmpconv.ops.grid_sample import PADDINGS
 from nmpconv.ops.interpolation import WEIGHT_BITS
 from nmpconv.ops.mul_offset import FINE
 from nmpconv.ops.normalize import spare_bits
@@ -130,6 +132,53 @@ def _divide(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -
     return xs[0] / torch.where(xs[1] == 0, small, xs[1])
 
 
+def _lrn(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
+    """offset is in squared steps, shifted; it keeps the base above 0."""
+    squares = xs[0] * xs[0]
+    if p.size >= 2 * squares.shape[-1] - 1:
+        sums = squares.sum(-1, keepdim=True)
+    else:
+        rows = functional.pad(squares.reshape(-1, 1, squares.shape[-1]), ((p.size - 1) // 2, p.size // 2))
+        sums = functional.avg_pool1d(rows, p.size, 1).reshape(squares.shape) * p.size
+    offset = math.ldexp(p.offset, p.offset_shift - p.shift) * step_of(operands[0]) ** 2
+    return xs[0] * (p.alpha / p.size * (sums + offset)) ** -p.beta
+
+
+def _sum_lookup(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
+    """The line between the table's entries around the sum."""
+    x, weights, table = xs
+    unit = step_of(operands[1]) * step_of(operands[0]) ** (2 if p.squared else 1)
+    by_group = (x * x if p.squared else x).reshape(*x.shape[:-1], -1, p.groups)
+    sums = torch.einsum("...kg,gok->...go", by_group, weights.reshape(p.groups, -1, weights.shape[1])).flatten(-2)
+    least, octaves = 2.0**p.low, (len(table) - 2) >> p.pieces
+    base = (sums / unit).clamp(0, least * 2.0**octaves)
+    octave = base.detach().clamp(least, least * 2.0 ** (octaves - 1)).log2().floor()
+    place = 1 + (octave - p.low + base / 2**octave - 1) * 2**p.pieces
+    place = torch.where(base < least, base / least, place)
+    low = place.detach().floor().clamp(max=len(table) - 2).long()
+    return table[low] + (table[low + 1] - table[low]) * (place - low)
+
+
+def _cum_sum(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
+    x = xs[0].flip(p.axis) if p.reverse else xs[0]
+    sums = x.cumsum(p.axis) - (x if p.exclusive else 0)
+    return sums.flip(p.axis) if p.reverse else sums
+
+
+def _gather_elements(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
+    length = xs[0].shape[p.axis]
+    at = xs[1].detach().long()
+    at = torch.where(at < 0, at + length, at).clamp(0, length - 1)
+    shape = [*xs[0].shape[: p.axis], at.shape[p.axis], *xs[0].shape[p.axis + 1 :]]
+    return xs[0].gather(p.axis, at.expand(shape))
+
+
+def _grid_sample(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
+    mode = "nearest" if p.nearest else "bilinear"
+    sampled = functional.grid_sample(planes(xs[0]), xs[1], mode, PADDINGS[p.padding], p.align_corners)
+    return pixels(sampled)
+
+
 MEANINGS: Mapping[str, Meaning] = {
     "add": lambda p, xs, operands, y: xs[0] + xs[1],
     "sub": lambda p, xs, operands, y: xs[0] - xs[1],
@@ -145,6 +194,11 @@ MEANINGS: Mapping[str, Meaning] = {
     "max_pool": _max_pool,
     "batch_matmul": lambda p, xs, operands, y: xs[0] @ xs[1].transpose(-1, -2),
     "normalize": _normalize,
+    "lrn": _lrn,
+    "sum_lookup": _sum_lookup,
+    "cum_sum": _cum_sum,
+    "gather_elements": _gather_elements,
+    "grid_sample": _grid_sample,
     "resize": _resize,
     "concat": lambda p, xs, operands, y: torch.cat(list(xs), p.axis),
     "pad": _pad,

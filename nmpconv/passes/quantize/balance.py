@@ -39,8 +39,8 @@ LIMIT_16 = 4.0  # the same upwards at 16 bits, where a small channel needs few o
 class Balance:
     """The factors of all channels, and what they are worth. stats and bits are by activation.
 
-    Only classes of channels with a member of the fewest bits get a factor, and those of case 3. kept: tensors that get
-    none. streams: case 2. by_layer: of case 3 alone, one a layer.
+    Only classes of channels with a member of the fewest bits get a factor, and those of case 3. streams: case 2.
+    by_layer: of case 3 alone, one a layer. exempt: tensors that get none.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Balance:
         graph: Graph,
         stats: Mapping[str, TensorStats],
         bits: Mapping[str, int],
-        kept: Collection[str] = (),
+        exempt: Collection[str] = (),
         *,
         streams: bool = False,
         by_layer: bool = False,
     ) -> None:
-        channels = self.channels = Channels(graph, kept=kept)
+        channels = self.channels = Channels(graph, kept=exempt)
         fewest = fewest_bits(graph, bits)
         read = [node.inputs[0] for node in graph.nodes if OPS[node.op].absorbs]
         taken_up = _mask(channels, read)
