@@ -151,7 +151,7 @@ def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
     for package in ("torch", "onnxscript"):  # the exporter of programs is written with the second
         if find_spec(package) is None:
             what = f"a program of torch.export needs {package}, which is not installed"
-            raise UsageError(what, where=where, hint="pip install nmpconv[torch]")
+            raise UsageError(what, where=where, hint="pip install 'nmpconv[torch]'")
     import torch
 
     options: dict[str, Any] = {"dynamo": True, "external_data": False, "verbose": False}

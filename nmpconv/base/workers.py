@@ -193,7 +193,7 @@ class Cluster:
         try:
             from distributed import Client
         except ImportError:
-            hint = "pip install nmpconv[dask]"
+            hint = "pip install 'nmpconv[dask]'"
             raise UsageError("workers of a cluster need dask", where="--workers", hint=hint) from None
         client: Any = partial(Client, address, timeout=CONNECT_SECONDS, set_as_default=False)  # it has no types
         self._client = _answer(client, address, "no scheduler answers")

@@ -149,7 +149,7 @@ def flash(
     """Write firmware to a board.
 
     Copies a file to boards that show a drive; an ELF file is made what the board takes. ESP32 boards take esptool, and
-    pyOCD writes by a debug probe: pip install nmpconv[flash] has both.
+    pyOCD writes by a debug probe: pip install 'nmpconv[flash]' has both.
 
     \b
     Examples:

@@ -279,7 +279,7 @@ class Options:
         default=None,
         metadata=as_flag(
             OUTPUT,
-            "Compute in N processes, or in those of a dask scheduler (pip install nmpconv[dask]), to the same result.",
+            "Compute in N processes, or in a dask scheduler's (pip install 'nmpconv[dask]'), to the same result.",
             metavar="N|tcp://HOST:PORT",
             shows_default=False,
             project=False,

@@ -202,7 +202,7 @@ def read_wav(path: Path, rate: int) -> np.ndarray:
             samples, own_rate = _pcm(file) if library is None else library.read(file, dtype="float64", always_2d=True)
     except (wave.Error, EOFError, RuntimeError, struct.error) as error:  # RuntimeError: of libsndfile, too
         reason = "it ends early" if isinstance(error, struct.error) else str(error).rstrip(".") or "it ends early"
-        hint = "PCM of 8 to 32 bits" + ("" if _libsndfile() else "; pip install nmpconv[audio] reads more")
+        hint = "PCM of 8 to 32 bits" + ("" if _libsndfile() else "; pip install 'nmpconv[audio]' reads more")
         raise InputError(f"not a readable .wav file: {reason}", where=str(path), hint=hint) from None
     if own_rate != rate:
         raise InputError(

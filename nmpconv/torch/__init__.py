@@ -4,7 +4,7 @@
     ...                                        # train it as any module
     nmpconv.torch.convert(prepared).save("model.nmp")
 
-Needs torch: pip install nmpconv[torch].
+Needs torch: pip install 'nmpconv[torch]'.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise ImportError("nmpconv.torch needs torch, which is not installed: pip install nmpconv[torch]") from None
+    raise ImportError("nmpconv.torch needs torch, which is not installed: pip install 'nmpconv[torch]'") from None
 
 from nmpconv.torch.bridge import convert, prepare
 from nmpconv.torch.module import TrainableNet

@@ -329,7 +329,7 @@ def test_torch_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     for name in [name for name in sys.modules if name.startswith("nmpconv.torch")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ImportError, match=r"pip install nmpconv\[torch\]"):
+    with pytest.raises(ImportError, match=r"pip install 'nmpconv\[torch\]'"):
         import nmpconv.torch  # noqa: F401
 
 

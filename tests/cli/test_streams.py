@@ -148,7 +148,7 @@ def test_what_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(InputError) as error:
         audio.read_wav(path, 8000)
     assert "not a readable .wav file" in error.value.message
-    assert error.value.hint == "PCM of 8 to 32 bits; pip install nmpconv[audio] reads more"
+    assert error.value.hint == "PCM of 8 to 32 bits; pip install 'nmpconv[audio]' reads more"
 
 
 @pytest.mark.parametrize("form", [1, 3])
