@@ -116,7 +116,7 @@ def bench(
 ) -> Timing: ...
 @overload
 def bench(
-    model: NmpFile,
+    model: NmpFile | Net,
     *,
     runs: int | None = None,
     warmup: int = 3,
@@ -166,9 +166,6 @@ def bench(
         net = net_of(model, cpu, threads)
         calls = None if data is None else given(net, sources(data))
         return benchmark.measure(net, runs=runs, warmup=warmup, sequences=calls, progress=progress)
-    if isinstance(model, Net):
-        hint = "give a path, bytes or what convert returned"
-        raise UsageError("a loaded net cannot be sent to a device", where="model", hint=hint)
     from nmpconv.device.connect import opened  # not loaded for this machine
     from nmpconv.runtime import on_device
 

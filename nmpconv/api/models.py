@@ -111,7 +111,8 @@ def _write(model: Any, path: Path, example_inputs: Any, data: Mapping[str, Any],
     else:
         kind = type(model).__name__
         allowed = "a path, bytes, an onnx.ModelProto, a torch module or program"
-        raise UsageError(f"the model is a {kind}; {allowed} is allowed", found=kind, allowed=allowed)
+        hint = "what convert and load return is integers already" if hasattr(model, "__bytes__") else ""
+        raise UsageError(f"the model is a {kind}; {allowed} is allowed", found=kind, allowed=allowed, hint=hint)
 
 
 def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any], names: Names) -> None:

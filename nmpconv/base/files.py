@@ -87,6 +87,8 @@ def place(path: Path | str) -> str:
     from nmpconv.base.near_names import suggestion  # with difflib, which only an error needs
 
     path = Path(path)
+    if set(path.name) & set("*?"):
+        return f"patterns are not expanded here; give the folder: {path.parent}"
     near = ""
     with suppress(OSError, ValueError), os.scandir(path.parent) as entries:
         near = suggestion(path.name, [entry.name for entry in islice(entries, NAMES_READ)])

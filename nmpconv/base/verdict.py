@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -107,6 +108,12 @@ class Quality:
     db_margin: float | None = None
     worst_db: float | None = None
     worst: str = field(default="", compare=False)  # where samples come from makes no other figures
+
+    @property
+    def samples(self) -> str:
+        """Number and unit: "1 image", "20 images"."""
+        unit = re.sub(r"s\b", "", self.unit, count=1) if self.n == 1 else self.unit
+        return f"{self.n} {unit}"
 
     @property
     def top1(self) -> float | None:
@@ -254,7 +261,7 @@ class Verdict:
     def sentence(self) -> str:
         """States how much of the float model is left, on how many samples, with 95 % confidence intervals."""
         quality = self.quality
-        samples = f"{quality.n} {quality.unit}"
+        samples = quality.samples
         clauses = []
         if quality.boxes is not None and quality.boxes.lost is not None:
             clauses.append(_boxes(quality.boxes, samples, quality.ap50_margin))
@@ -279,7 +286,7 @@ class Verdict:
             return ""
         interval = "" if quality.db_range is None else f" ({_span(quality.db_range, 1)} dB)"
         worst = "" if quality.worst_db is None else f", worst {decibels(quality.worst_db)}: {quality.worst}"
-        return f"{decibels(quality.db)}{interval} of {quality.n} {quality.unit}{worst}"
+        return f"{decibels(quality.db)}{interval} of {quality.samples}{worst}"
 
     @property
     def tiles(self) -> list[tuple[str, str]]:

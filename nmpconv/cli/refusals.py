@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from inspect import Parameter
+from pathlib import PurePath
 from typing import Any
 
 from typer.models import OptionInfo
@@ -17,6 +18,14 @@ from nmpconv.base.near_names import nearest
 from nmpconv.cli.flags import OLDER, flag_of, info_of, kind_of, today
 from nmpconv.cli.verbosity import talking
 from nmpconv.errors import UsageError, refusal
+
+# Words that are commands of other programs, and files, where a command should stand: what to type. {}: the program.
+ELSEWHERE_COMMANDS = {
+    "help": "{} -h tells more",
+    "version": "{} --version",
+    "quantize": "{} convert",
+}
+FILE_COMMANDS = {".onnx": "convert", ".tflite": "convert", ".pt2": "convert", ".nmp": "inspect"}
 
 
 def is_usage(error: BaseException) -> bool:
@@ -39,7 +48,7 @@ def translated(error: Any, arguments: Sequence[str]) -> UsageError:
         flags = [flag_of(parameter) for parameter in known.values() if isinstance(info_of(parameter), OptionInfo)]
         older = {f"--{old}": f"--{new}" for old, new in OLDER.items() if f"--{new}" in flags}
         names = {**older, **{flag: flag for flag in flags}}
-        hint = _nearest(typed, names) or _elsewhere(typed) or help_
+        hint = "; ".join(filter(None, [_elsewhere(typed), _nearest(typed, names)])) or help_
         return UsageError(f"there is no option {typed}", where=where, found=typed, hint=hint)
     if own is not None and type(error).__name__ == "MissingParameter":
         example = re.search(r"^\s*(nmpconv .+)", context.command.help or "", re.MULTILINE)
@@ -49,11 +58,36 @@ def translated(error: Any, arguments: Sequence[str]) -> UsageError:
         return _bad(error, own, opts, arguments, help_)
     if match := re.search(r"No such command '(.*?)'", message):
         commands = context.command.list_commands(context)
-        hint = _nearest(match[1], commands) or f"there are {', '.join(commands)}"
+        hint = _as_a_command(match[1], where) or _nearest(match[1], commands) or f"there are {', '.join(commands)}"
         return UsageError(f"there is no command {match[1]!r}", where=where, found=match[1], hint=hint)
     if match := re.search(r"extra argument(?:s|\(s\))? \((.*)\)$", message):
-        return UsageError(f"more arguments than it takes: {match[1]}", where=where, found=match[1], hint=help_)
+        flags = [flag_of(parameter) for parameter in known.values()]
+        hint = _beyond(match[1].split(), arguments, flags, where) or help_
+        return UsageError(f"more arguments than it takes: {match[1]}", where=where, found=match[1], hint=hint)
     return UsageError(message, where=where, hint=help_)
+
+
+def _as_a_command(word: str, where: str) -> str:
+    """A hint for a word that stands where a command should: other programs have it, or it is a file."""
+    if word.lower() in ELSEWHERE_COMMANDS:
+        return ELSEWHERE_COMMANDS[word.lower()].format(where)
+    suffix = PurePath(word).suffix.lower()
+    return f"{where} {FILE_COMMANDS[suffix]} {word}" if suffix in FILE_COMMANDS else ""
+
+
+def _beyond(words: Sequence[str], arguments: Sequence[str], flags: Sequence[str], where: str) -> str:
+    """A hint for arguments that are too many.
+
+    1. Numbers behind those of a flag: a list of them has commas.
+    2. Data, where the command has a flag for it: a folder's files, as the shell makes them of a pattern, or a folder.
+    """
+    if all(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?", word) for word in words):
+        return "a list of numbers has commas and no spaces: 0.5,0.4,0.3"
+    if "--data" not in flags:
+        return ""
+    if len(words) > 1 and any(word.startswith("--data") for word in arguments):
+        return "--data takes a folder, not each of its files: leave out the pattern"
+    return f"data are named by a flag: {where} MODEL --data SOURCE"
 
 
 def _elsewhere(flag: str) -> str:
@@ -89,8 +123,9 @@ def _value(names: Iterable[str], arguments: Sequence[str]) -> str | None:
 
 def _typed(name: str, arguments: Sequence[str]) -> str:
     """A flag as it was typed: typer knows older names by today's only."""
-    words = (word.partition("=")[0] for word in arguments)
-    return next((word for word in words if _today(word) == name), name)
+    words = [word.partition("=")[0] for word in arguments]
+    long = (word for word in words if re.match(r"-\w{2,}", word) and word.startswith(name) and len(name) == 2)
+    return next((word for word in words if _today(word) == name), next(long, name))
 
 
 def _today(word: str) -> str:

@@ -69,6 +69,10 @@ def command(
     sources = [*(inputs or ()), *(data or ())]
     if not sources:
         raise UsageError("SOURCE is missing", where="nmpconv run", hint="name images, arrays or a folder to run on")
+    if model.suffix.lower() != ".nmp" and any(Path(source).suffix.lower() == ".nmp" for source in sources):
+        raise UsageError("the model comes first", where="nmpconv run", hint="nmpconv run MODEL.nmp SOURCE...")
+    if output is not None and output.suffix.lower() in (".csv", ".json", ".npy", ".txt"):
+        raise UsageError("outputs are written as an .npz", where=f"-o {output}", hint="--json prints the best classes")
 
     from nmpconv.runtime.input_range import joined
     from nmpconv.runtime.interpreter import load

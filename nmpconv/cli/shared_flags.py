@@ -14,7 +14,7 @@ import typer
 from nmpconv.base import files
 from nmpconv.base.files import read_file, write_file
 from nmpconv.conversion.keywords import FLAGS
-from nmpconv.errors import InputError, UsageError
+from nmpconv.errors import InputError, NmpError, UsageError
 
 SOURCE_HELP = (
     "a folder, .zip or .tar of images, a .csv (file,label, or numbers), a .txt list, a .npy, .npz, .pt or .h5, a .wav, "
@@ -143,7 +143,11 @@ def samples(values: Sequence[str]) -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         path = Path(folder) / f"stdin{suffix}"
         path.write_bytes(data)
-        yield [value[: -len(str(STREAM))] + str(path) if value in streams else value for value in values]
+        try:
+            yield [value[: -len(str(STREAM))] + str(path) if value in streams else value for value in values]
+        except NmpError as error:
+            error.where = error.where.replace(str(path), "stdin")
+            raise
 
 
 def stem(model: Path) -> str:

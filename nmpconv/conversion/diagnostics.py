@@ -230,7 +230,7 @@ def misnamed(graph: Graph) -> tuple[str, ...]:
     if not count or count in sizes or any(sum(dim > 1 for dim in value.shape) != 1 for value in outputs):
         return ()
     classes = " and ".join(f"{value.name!r} has {value.size} classes" for value in outputs)
-    return (f"there are {count} labels, but {classes}: no names will be shown",)
+    return (f"there are {count} label(s), but {classes}: no names will be shown; --labels wants a name for each class",)
 
 
 def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) -> tuple[str, ...]:

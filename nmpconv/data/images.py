@@ -9,6 +9,7 @@ already is taken as it is.
 from __future__ import annotations
 
 import io
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -103,7 +104,7 @@ def load(
     max_pixels: how many it may have, PIXELS_MAX by default. where: names it in messages; default: the file's path.
     InputError for what is no such image.
     """
-    from PIL import UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError
 
     most, where = max_pixels or PIXELS_MAX, where or str(source)
     try:
@@ -118,6 +119,10 @@ def load(
         raise InputError(problem, where=where, hint="replace or remove the file") from None
     except (InputError, MemoryError):
         raise
+    except Image.DecompressionBombError as error:  # more than Pillow opens, before its size is known here
+        pixels = next(iter(re.findall(r"\d+", str(error))), "too many")
+        allowed = min(most, 2 * (Image.MAX_IMAGE_PIXELS or most))
+        raise InputError(f"an image of {pixels} pixels; {allowed} are allowed", where=where, hint="shrink it") from None
     except Exception as error:  # whatever a decoder trips over
         raise InputError(f"not a readable image: {error}", where=where, hint="replace or remove the file") from None
     return fit(decoded, size, preprocess, where=where, max_pixels=most)

@@ -433,10 +433,14 @@ def _npy_of(member: Member) -> np.ndarray:
 
 
 def _reason(error: Exception) -> str:
+    if "Object arrays" in str(error) or "Python objects" in str(error):
+        return "it holds objects of Python; an array of numbers is allowed"
     return (str(error).splitlines() or [""])[0] or type(error).__name__
 
 
 def _stack(path: Path, array: np.ndarray, labels: Sequence[int] | None = None) -> Source:
-    if array.ndim == 0 or len(array) == 0:
+    if array.ndim and len(array) == 0:
+        raise InputError(f"an array of shape {list(array.shape)}: it holds no samples", where=str(path))
+    if array.ndim == 0:
         raise InputError(f"an array of shape {list(array.shape)}; a stack of samples is [n, ...]", where=str(path))
     return Stack(path, array, labels)

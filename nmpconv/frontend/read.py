@@ -20,11 +20,30 @@ OPSET_MIN = 7
 OPSET_MAX = onnx.defs.onnx_opset_version()
 DEFAULT_DOMAINS = ("", "ai.onnx")
 # Bytes from a place on that mark other files, and what to do with such a one.
-OTHERS = (
+OTHERS: tuple[tuple[int, bytes | tuple[bytes, ...], str], ...] = (
     (4, b"NMP1", "this is a .nmp file, which is converted already; nmpconv inspect shows it"),
     (0, b"\x89HDF", "this is an HDF5 file, as of Keras; tf2onnx makes an ONNX model of a Keras model"),
     (0, b"PK\x03\x04", "this is a ZIP file, as of torch.save or Keras; torch.onnx.export or tf2onnx makes ONNX of it"),
+    (4, b"ORTM", "this is an ORT file; give the ONNX model that it was made of"),
+    (0, b"version https://git-lfs", "this is a pointer of Git LFS; git lfs pull fetches the file"),
+    (0, b"\x1f\x8b", "this is compressed by gzip; gunzip it"),
+    (
+        0,
+        (b"<!DOCTYPE", b"<!doctype", b"<html"),
+        "this is a web page, as a failed download leaves it; download it again",
+    ),
+    (0, b"<?xml", "this is XML, as of OpenVINO; give the ONNX model that it was made of"),
+    (0, b"GGUF", "this is a GGUF file: weights and no graph; export the model to ONNX where it was trained"),
+    (
+        0,
+        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
+        "this is a pickle: objects of Python; build the model there, and export it to ONNX",
+    ),
+    (8, b'{"', "this is a safetensors file: weights and no graph; export the model to ONNX where it was trained"),
 )
+# Of a file or folder of TensorFlow.
+SAVED_MODEL = "saved_model.pb"
+OF_TENSORFLOW = "tf2onnx makes ONNX of {}, and TensorFlow's own converter a .tflite file"
 # What torch writes is ZIP files; names in them tell which.
 OF_TORCH = (
     (b"/code/__torch__", "this is TorchScript; torch.onnx.export of the module in Python makes ONNX of it"),
@@ -55,9 +74,14 @@ def read(
     on integers. Raises InputError for no such file, UsageError for values that do not fit.
     """
     file = Path(path)
+    if file.is_dir():
+        saved = OF_TENSORFLOW.format("a SavedModel") if (file / SAVED_MODEL).is_file() else ""
+        hint = saved or "the model is a file; a folder of samples is given by --data"
+        raise InputError("cannot be read: Is a directory", where=str(path), hint=hint)
     model = _parsed(read_file(file), str(path))
     if not model.ir_version or not model.graph.output:
-        raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path))
+        hint = OF_TENSORFLOW.format("a graph of TensorFlow") if file.suffix.lower() == ".pb" else ""
+        raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path), hint=hint)
     if (text := _not_text(model)) is not None:
         raise InputError(f"not an ONNX model: it has a name that is no UTF-8, {text!r}", where=str(path))
     ports = {"input": model.graph.input, "output": model.graph.output, "initializer": model.graph.initializer}

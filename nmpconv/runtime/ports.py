@@ -170,13 +170,17 @@ class Port:
         from nmpconv.base.turns import turn_of  # not loaded where nothing is refused
 
         wanted = [shape for each in shapes for shape in ((each, each[1:]) if each[:1] == (1,) else (each,))]
-        turn = turn_of(array.shape, wanted)
+        hint, picture = "or a batch of these, [n, ...]", array.shape[-3:]
+        if turn := turn_of(array.shape, wanted):
+            hint = f"its dimensions are in another order: x.transpose{turn} fits"
+        elif self.pixels and array.dtype == np.uint8 and picture == (*self.shape[1:3], 4):
+            hint = "x[..., :3] leaves an alpha channel out"
+        elif self.pixels and array.dtype == np.uint8 and len(picture) == 3 and picture[2] in (1, 3, 4):
+            hint = "a picture of Pillow is resized as nmpconv run does: PIL.Image.fromarray(x)"
         return InputError(
             f"the array has shape {list(array.shape)}, {' or '.join(str(list(shape)) for shape in shapes)} is needed",
             where=self.name,
-            hint=f"its dimensions are in another order: x.transpose{turn} fits"
-            if turn
-            else "or a batch of these, [n, ...]",
+            hint=hint,
         )
 
     def values(self, array: NDArray[Any]) -> NDArray[Any]:

@@ -250,6 +250,7 @@ def test_outputs_that_cannot_be_written(folder: Path, keyword: str, name: str, m
         (lambda c: nmpconv.init(None), "None is not allowed; allowed: the path of an ONNX file"),  # type: ignore[arg-type]
         (lambda c: nmpconv.build({}), r"{} is not allowed; allowed: the path of a project file"),  # type: ignore[arg-type]
         (lambda c: nmpconv.bundle({1: c}), "1 is no name in C"),  # type: ignore[dict-item]
+        (lambda c: nmpconv.evaluate(c, np.zeros((2, 8, 8, 3), np.uint8), reference=c), "return is integers already"),
         (lambda c: c.load().tensor(999), "999 is not allowed; allowed: 0 to"),
         (lambda c: c.load().tensor("y"), "'y' is not allowed; allowed: 0 to"),
         (lambda c: c.load().set_input(9, 0), "9 is not allowed; allowed: 0 to 0"),

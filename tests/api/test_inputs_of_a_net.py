@@ -175,6 +175,20 @@ def test_gray_is_never_ambiguous(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(net.run(gray[:count].reshape(shape))[0], net.run(gray[:count])[0])
 
 
+@pytest.mark.parametrize(
+    ("shape", "hint"),
+    [
+        ((8, 8, 4), r"x\[\.\.\., :3\] leaves an alpha channel out"),
+        ((9, 9, 3), "a picture of Pillow is resized"),
+        ((2, 9, 9, 4), "a picture of Pillow is resized"),
+        ((3, 9), "or a batch of these"),
+    ],
+)
+def test_pictures_that_do_not_fit(from_images, shape: tuple[int, ...], hint: str) -> None:
+    with pytest.raises(InputError, match=hint):
+        from_images(np.zeros(shape, np.uint8))
+
+
 def test_pixels_as_floats_are_refused(from_images, pixels) -> None:
     """They are the most common mistake: 0 to 255 where the model's numbers are -2 to 2."""
     with pytest.raises(InputError, match="most are no pixels with the model's mean and std"):

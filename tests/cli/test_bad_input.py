@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import resource
+import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -83,7 +86,50 @@ def outside_data() -> None:
     write("model.onnx", model.SerializeToString())
 
 
+def odd_pixels(kind: str) -> None:
+    Path("odd").mkdir()
+    Image.fromarray(np.full((8, 8), 9e4).astype(kind)).save("odd/0.tiff")
+
+
+def gigantic() -> None:
+    """A PNG whose header claims more pixels than Pillow opens."""
+    content = b"\x89PNG\r\n\x1a\n"
+    for kind, data in ((b"IHDR", struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0)), (b"IDAT", b""), (b"IEND", b"")):
+        content += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    write("images/03.png", content)
+
+
+def saved_model() -> None:
+    Path("saved").mkdir()
+    write("saved/saved_model.pb", b"\x08\x01\x12\x00")
+
+
+# Files that people take for a model, by what the hint calls them.
+NO_MODELS = [
+    Case(f"named-as-{id}", lambda data=data: write("model.onnx", data), CONVERT, ExitCode.INPUT, ("not an ONNX", words))
+    for id, data, words in [
+        ("git-lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", "git lfs pull"),
+        ("web-page", b"<!DOCTYPE html><html>404", "a web page"),
+        ("gzip", gzip.compress(b"model"), "gunzip"),
+        ("pickle", b"\x80\x04\x95", "a pickle"),
+        ("safetensors", struct.pack("<Q", 20) + b'{"__metadata__":{}}', "weights and no graph"),
+        ("gguf", b"GGUF\3\0\0\0", "weights and no graph"),
+        ("openvino", b"<?xml version='1.0'?><net name='x'></net>", "OpenVINO"),
+        ("ort", b"\x24\0\0\0ORTM", "an ORT file"),
+        ("keras-h5", b"\x89HDF\r\n\x1a\n", "HDF5"),
+    ]
+]
+
 ONNX = [
+    *NO_MODELS,
+    Case("saved-model", saved_model, "convert saved --data images", ExitCode.INPUT, ("saved", "ONNX of a SavedModel")),
+    Case(
+        "frozen-graph",
+        lambda: write("model.pb", b"\n\x10\n\x01x\x12\x0bPlaceholder"),
+        "convert model.pb --data images",
+        ExitCode.INPUT,
+        ("holds no graph", "tf2onnx"),
+    ),
     Case("missing", lambda: Path("model.onnx").unlink(), CONVERT, ExitCode.INPUT, ("No such file", "current folder")),
     Case("empty", lambda: write("model.onnx", b""), CONVERT, ExitCode.INPUT, ("model.onnx", "not an ONNX model")),
     Case("garbage", lambda: write("model.onnx", b"\xff" * 99), CONVERT, ExitCode.INPUT, ("not an ONNX model",)),
@@ -104,7 +150,7 @@ ONNX = [
         nothing,
         "convert images --data images",
         ExitCode.INPUT,
-        ("images", "Is a directory", "name a file in it"),
+        ("images", "Is a directory", "samples is given by --data"),
     ),
     Case("nan", lambda: save(cli_files.onnx_model(weight=np.nan)), CONVERT, ExitCode.INPUT, ("NaN",)),
     Case(
@@ -124,6 +170,56 @@ ONNX = [
 ]
 
 CALIBRATION = [
+    Case("gigantic", gigantic, CONVERT, ExitCode.INPUT, ("03.png", "3600000000 pixels", "67108864 are allowed")),
+    Case(
+        "float-pixels",
+        lambda: odd_pixels("float32"),
+        "convert model.onnx --data odd",
+        ExitCode.INPUT,
+        ("odd/0.tiff", "float pixels"),
+    ),
+    Case(
+        "levels",
+        lambda: odd_pixels("int32"),
+        "convert model.onnx --data odd",
+        ExitCode.INPUT,
+        ("odd/0.tiff", "0 to 65535 are allowed"),
+    ),
+    Case(
+        "pattern",
+        nothing,
+        "convert model.onnx --data images/*.png",
+        ExitCode.INPUT,
+        ("images/*.png", "give the folder: images"),
+    ),
+    Case(
+        "two-levels-deep",
+        lambda: os.renames("images", "a/b"),
+        "convert model.onnx --data .",
+        ExitCode.INPUT,
+        ("one level deeper", "allowed: .bmp"),
+    ),
+    Case(
+        "array-empty",
+        lambda: np.save("a.npy", np.zeros((0, 3, 8, 8), np.float32)),
+        "convert model.onnx --data a.npy",
+        ExitCode.INPUT,
+        ("a.npy", "holds no samples"),
+    ),
+    Case(
+        "array-of-objects",
+        lambda: np.save("a.npy", np.array([{}, {}]), allow_pickle=True),
+        "convert model.onnx --data a.npy",
+        ExitCode.INPUT,
+        ("a.npy", "objects of Python"),
+    ),
+    Case(
+        "labels-of-another-count",
+        lambda: np.savez("a.npz", x=np.ones((6, 3, 8, 8), np.float32), labels=np.zeros(5, int)),
+        "convert model.onnx --data a.npz",
+        ExitCode.INPUT,
+        ("a.npz", "labels of int64 [5]", "[6]"),
+    ),
     Case("none", nothing, "convert model.onnx", ExitCode.USAGE, ("--data",)),
     Case("missing", nothing, "convert model.onnx --data nowhere", ExitCode.INPUT, ("no such file", "current folder")),
     Case(
@@ -187,6 +283,28 @@ CALIBRATION = [
 ]
 
 FLAGS = [
+    Case("data-unnamed", nothing, "convert model.onnx images", ExitCode.USAGE, ("more arguments", "--data SOURCE")),
+    Case(
+        "data-expanded",
+        nothing,
+        "convert model.onnx --data images/00.png images/01.png images/02.png",
+        ExitCode.USAGE,
+        ("images/01.png images/02.png", "takes a folder"),
+    ),
+    Case("mean-spaces", nothing, f"{CONVERT} --mean 0.4 0.5 1e-3", ExitCode.USAGE, ("0.5 1e-3", "commas")),
+    Case("one-hyphen", nothing, "convert model.onnx -data images", ExitCode.USAGE, ("no option -data", "mean --data?")),
+    Case("help", nothing, "help", ExitCode.USAGE, ("'help'", "nmpconv -h")),
+    Case("version", nothing, "version", ExitCode.USAGE, ("'version'", "nmpconv --version")),
+    Case("quantize", nothing, "quantize model.onnx", ExitCode.USAGE, ("'quantize'", "nmpconv convert")),
+    Case("model-alone", nothing, "model.onnx", ExitCode.USAGE, ("nmpconv convert model.onnx",)),
+    Case("file-alone", nothing, "model.nmp", ExitCode.USAGE, ("nmpconv inspect model.nmp",)),
+    Case(
+        "flag-of-another",
+        nothing,
+        "eval model.nmp --data images --labels l.txt",
+        ExitCode.USAGE,
+        ("no option --labels", "nmpconv convert has it"),
+    ),
     Case("mean-count", nothing, f"{CONVERT} --mean 1,2", ExitCode.USAGE, ("--mean", "1 or 3")),
     Case("mean-text", nothing, f"{CONVERT} --mean high", ExitCode.USAGE, ("--mean", "'high'")),
     Case("mean-nan", nothing, f"{CONVERT} --mean nan", ExitCode.USAGE, ("--mean", "finite")),
@@ -244,6 +362,8 @@ RUN = [
         ExitCode.INPUT,
         ("x", "most are no pixels", "uint8"),
     ),
+    Case("swapped", nothing, "run images/00.png model.nmp", ExitCode.USAGE, ("the model comes first",)),
+    Case("csv", nothing, "run model.nmp images/00.png -o a.csv", ExitCode.USAGE, ("a.csv", "as an .npz")),
     Case("input-name", nothing, "run model.nmp z=images/00.png", ExitCode.USAGE, ("'z'", "NAME=SOURCE")),
     Case("cpu", nothing, "run model.nmp images/00.png --cpu abacus", ExitCode.USAGE, ("'abacus'", "portable")),
     Case("no-data", nothing, "eval model.nmp --data nowhere", ExitCode.INPUT, ("nowhere",)),

@@ -201,6 +201,8 @@ def test_samples_from_stdin(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     stdin(monkeypatch, pixels.getvalue())
     assert len(cli("run", "model.nmp", "x=-", "--json").json["samples"]) == 2
     assert "2 sources are stdin" in cli("run", "model.nmp", "-", "-").err
+    stdin(monkeypatch, b"hello")
+    assert cli("run", "model.nmp", "-").err.startswith("error: stdin: not a readable image")
 
 
 def test_files_to_stdout(here: Path) -> None:

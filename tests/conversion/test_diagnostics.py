@@ -249,5 +249,6 @@ def test_no_false_alarm(zoo: Path, name: str, tmp_path: Path) -> None:
 def test_labels_that_are_too_few(labels: int, shapes: list[tuple[int, ...]], warns: bool) -> None:
     values = {f"y{i}": Value(f"y{i}", shape) for i, shape in enumerate(shapes)}
     graph = Graph("net", (), tuple(values), (), values, labels=tuple(map(str, range(labels))))
-    wanted = (f"there are {labels} labels, but 'y0' has {shapes[0][1]} classes: no names will be shown",)
+    found = f"there are {labels} label(s), but 'y0' has {shapes[0][1]} classes"
+    wanted = (f"{found}: no names will be shown; --labels wants a name for each class",)
     assert misnamed(graph) == (wanted if warns else ())

@@ -66,4 +66,4 @@ def test_every_call(board: str, firmware: Callable[..., Path], monkeypatch: pyte
                 assert len({y.tobytes() for y in outputs}) > len(calls) // 2
     found, sequences = files[0][1:]
     data = sequences[0].transpose(1, 2, 0, 3).reshape(1, 6, 2 * CALLS)
-    assert nmpconv.bench(found, device=f"sim:{board}", data=data, runs=1).verified == CALLS
+    assert nmpconv.bench(nmpconv.load(found), device=f"sim:{board}", data=data, runs=1).verified == CALLS
