@@ -132,8 +132,8 @@ static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp
                          layout *at, nmp_fault *fault) {
   const nmp_model *m = &net->model;
   nmp_needs needs;
-  *info = (nmp_info){0};
-  *at = (layout){.steps = 0, .packed = 0, .activations = 0, .end = 0};
+  nmp_clear(info);
+  at->steps = at->packed = at->activations = at->end = 0;
   take(net, options);
   if (NMP_KEEP_STEPS && net->options.threads > NMP_THREADS_MAX) {
     const size_t found = net->options.threads < SIZE_MAX >> 1 ? net->options.threads : SIZE_MAX >> 1;
@@ -191,7 +191,7 @@ nmp_status nmp_inspect_target(const char *target, const void *model, size_t byte
   if (info == NULL || target == NULL || (count > 0 && ops == NULL)) {
     return refuse(fault, NMP_RULE(NMP_E_ARGUMENT, "info, target or ops", 0, 0));
   }
-  *info = (nmp_info){0};
+  nmp_clear(info);
   if (!nmp_target_select(target, KERNELS(&net))) {
     return refuse(fault, NMP_RULE(NMP_E_CPU, "target", 0, 0));
   }

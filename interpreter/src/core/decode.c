@@ -23,7 +23,6 @@ void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *restrict t) {
   }
   t->rank = (uint8_t)shape.count;
   t->size = size;
-  t->bits = nmp_dtype_bits(fb_tensor_dtype(table));
   const fb_vector exponents = fb_tensor_exponents(table);
   t->exponents = (const int8_t *)exponents.data;
   t->exponent = t->exponents[0];
@@ -31,12 +30,14 @@ void nmp_model_tensor(const nmp_model *m, uint32_t i, nmp_tensor *restrict t) {
   const fb_vector data = fb_tensor_data(table);
   t->is_const = data.data != NULL;
   if (t->is_const) {
+    t->bits = nmp_dtype_bits(fb_tensor_dtype(table));
     t->data = (void *)(uintptr_t)data.data; /* never written: outputs are activations */
     t->axis = fb_tensor_axis(table);
     t->lo = NMP_CUSTOM ? fb_tensor_clip_min(table) : 0;
     t->hi = NMP_CUSTOM ? fb_tensor_clip_max(table) : 0;
     t->offset = 0;
   } else {
+    t->bits = NMP_ACTIVATION_BITS ? NMP_ACTIVATION_BITS : nmp_dtype_bits(fb_tensor_dtype(table));
     t->axis = -1;
     t->lo = fb_tensor_clip_min(table);
     t->hi = fb_tensor_clip_max(table);
@@ -74,7 +75,8 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op) {
   op->model = m;
   op->table = table;
   op->input_at = input_at;
-  for (uint32_t k = 0; k < op->input_count && k < NMP_OP_INPUTS_MAX; k++) {
+  const uint32_t decoded = inputs.count - apart < NMP_OP_INPUTS_MAX ? inputs.count - apart : NMP_OP_INPUTS_MAX;
+  for (uint32_t k = 0; k < decoded; k++) {
     nmp_model_tensor(m, (uint32_t)fb_int_element(inputs, k + apart), &op->in[k]);
   }
 #if NMP_CONV_ADD

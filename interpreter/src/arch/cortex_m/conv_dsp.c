@@ -188,7 +188,9 @@ static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x
   for (size_t first = 0, count; first < c->out; first += count) {
     const size_t group = first / per_group, rest = (group + 1) * per_group - first;
     count = rest < NMP_DSP_ENDS_MAX ? rest : NMP_DSP_ENDS_MAX;
-    if (pixel == 0 || count < c->out) {
+    if (n == 1 && nmp_dsp_is_narrow(c)) {
+      e->first = first;
+    } else if (pixel == 0 || count < c->out) {
       nmp_conv_dsp_prepare(c, first, count, nmp_dsp_is_narrow(c), at->ends, e);
     }
     if (n == 1) {
@@ -237,12 +239,16 @@ static int is_single(const nmp_conv *c) {
 }
 
 static void run_single(const nmp_conv *c, size_t task, size_t tasks) {
-  ends e;
+  ends e = {.first = 0};
   (void)task;
   (void)tasks;
+  if (nmp_dsp_is_narrow(c)) {
+    nmp_conv_dsp_gemv(c, &e, c->x, c->out, 0);
+    return;
+  }
   for (size_t first = 0; first < c->out; first += NMP_DSP_ENDS_MAX) {
     const size_t count = nmp_min(c->out - first, NMP_DSP_ENDS_MAX);
-    nmp_conv_dsp_prepare(c, first, count, nmp_dsp_is_narrow(c), c->scratch, &e);
+    nmp_conv_dsp_prepare(c, first, count, 0, c->scratch, &e);
     nmp_conv_dsp_gemv(c, &e, c->x, count, 0);
   }
 }

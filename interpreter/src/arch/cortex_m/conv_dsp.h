@@ -162,7 +162,9 @@ static inline int nmp_dsp_reads_ahead(const nmp_conv *c) {
   return c->k % 4 != 0 && (c->k < 4 || !nmp_dsp_is_narrow(c));
 }
 
-/* The channels of e of one pixel from its patch, followed by zeros up to a multiple of four where that is read. */
+/* The channels of e from its first one on, of one pixel from its patch, followed by zeros up to a multiple of four
+ * where that is read. Where sums are narrow, nothing else of e is looked at.
+ */
 void nmp_conv_dsp_gemv(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel);
 
 /* The last 1..3 elements of a row of k weights as they meet an expanded patch. Nothing after the row is read. */
@@ -183,15 +185,19 @@ static inline void expand_four(uint32_t *first, uint32_t *second, const uint8_t 
 }
 
 /* An inner loop over `n` steps, in rounds of four that the first one enters where as many are left. It takes r0. */
-#define DSP_LOOP(STEP)                                                       \
-  "and r0, %[n], #3\n"                                                       \
-  "adds %[n], #3\n"                                                          \
-  "lsrs %[n], %[n], #2\n"                                                    \
+#define DSP_LOOP(STEP) DSP_ROUNDS("%[n]", STEP)
+#define DSP_ROUNDS(n, STEP)                                                  \
+  "and r0, " n                                                               \
+  ", #3\n"                                                                   \
+  "adds " n                                                                  \
+  ", #3\n"                                                                   \
+  "lsrs " n ", " n                                                           \
+  ", #2\n"                                                                   \
   "beq 4f\n"                                                                 \
   "tbb [pc, r0]\n"                                                           \
   "0: .byte (1f - 0b) / 2, (13f - 0b) / 2, (12f - 0b) / 2, (11f - 0b) / 2\n" \
-  "1:\n" STEP "11:\n" STEP "12:\n" STEP "13:\n" STEP                         \
-  "subs %[n], #1\n"                                                          \
+  "1:\n" STEP "11:\n" STEP "12:\n" STEP "13:\n" STEP "subs " n               \
+  ", #1\n"                                                                   \
   "bne 1b\n"                                                                 \
   "4:\n"
 

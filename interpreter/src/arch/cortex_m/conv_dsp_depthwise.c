@@ -151,31 +151,52 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
   "\n"                        \
   "smlatt " d ", r1, r5, " d "\n"
 
-/* The outputs of a row up to `end`, of a kernel of three columns, with a table whose shifts are safe. A function of its
- * own, since the products take all registers but a few.
+/* The same as TAPS with all registers: 12 instructions in 24 cycles on a Cortex-M4. */
+#define QUICK_TAPS                 \
+  "ldmia r0!, {r2-r5}\n"           \
+  "ldmia r1!, {r6, r7, r12, lr}\n" \
+  "smlad r8, r2, r6, r8\n"         \
+  "smlad r9, r3, r7, r9\n"         \
+  "smlad r10, r4, r12, r10\n"      \
+  "smlad r11, r5, lr, r11\n"       \
+  "ldrd r2, r3, [r0], #8\n"        \
+  "ldrd r6, r7, [r1], #8\n"        \
+  "smlabb r8, r2, r6, r8\n"        \
+  "smlabb r9, r3, r7, r9\n"        \
+  "smlatt r10, r2, r6, r10\n"      \
+  "smlatt r11, r3, r7, r11\n"
+
+/* The outputs of a row up to `end`, of a kernel of three columns, with a table whose shifts are safe. x_step: bytes
+ * from the columns of an output to those of the next one, less three columns.
  */
-#define THREE_COLUMNS(name, SATURATE, CLIP)                                                                  \
-  static void name(const uint32_t *columns, size_t x_step, const uint32_t *table, uint8_t *y, size_t y_step, \
-                   const uint8_t *end) {                                                                     \
-    for (; y < end; columns += x_step, y += y_step) {                                                        \
-      const uint32_t *x = columns, *t = table;                                                               \
-      __asm__ volatile("ldmia %[t]!, {r6, r8, r9, r10}\n"                                                 \
-                     TAPS("r6", "r8", "r9", "r10")                                                      \
-                     TAPS("r6", "r8", "r9", "r10")                                                      \
-                     TAPS("r6", "r8", "r9", "r10")                                                      \
-                     "ldmia %[t], {r0-r3}\n"                                                            \
-                     "asr r6, r6, r0\n"                                                                 \
-                     "asr r8, r8, r1\n"                                                                 \
-                     "asr r9, r9, r2\n"                                                                 \
-                     "asr r10, r10, r3\n" SATURATE("r6") SATURATE("r8") SATURATE("r9") SATURATE("r10")  \
-                     "bfi r6, r8, #8, #8\n"                                                             \
-                     "bfi r6, r9, #16, #8\n"                                                            \
-                     "bfi r6, r10, #24, #8\n" CLIP                                                      \
-                     "str r6, [%[y]]\n"                                                                 \
-                     : [x] "+r"(x), [t] "+r"(t)                                                         \
-                     : [y] "r"(y)                                                                       \
-                     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "cc", "memory");  \
-    }                                                                                                        \
+typedef void three_columns(const uint32_t *x, const uint32_t *table, uint8_t *y, size_t y_step, const uint8_t *end,
+                           size_t x_step);
+#define THREE_COLUMNS(name, SATURATE, CLIP)                                                              \
+  static __attribute__((naked, noinline)) void name(                                                     \
+      __attribute__((unused)) const uint32_t *x, __attribute__((unused)) const uint32_t *table,          \
+      __attribute__((unused)) uint8_t *y, __attribute__((unused)) size_t y_step,                         \
+      __attribute__((unused)) const uint8_t *end, __attribute__((unused)) size_t x_step) {               \
+    __asm__ volatile(                                                                                  \
+        "push {r1-r11, lr}\n"                                                                          \
+        "1: ldmia r1!, {r8-r11}\n" QUICK_TAPS QUICK_TAPS QUICK_TAPS                                    \
+        "ldmia r1!, {r2-r5}\n"                                                                         \
+        "asr r8, r8, r2\n"                                                                             \
+        "asr r9, r9, r3\n"                                                                             \
+        "asr r10, r10, r4\n"                                                                           \
+        "asr r11, r11, r5\n" SATURATE("r8") SATURATE("r9") SATURATE("r10") SATURATE("r11")             \
+        "bfi r8, r9, #8, #8\n"                                                                         \
+        "bfi r8, r10, #16, #8\n"                                                                       \
+        "bfi r8, r11, #24, #8\n" CLIP                                                                  \
+        "ldmia sp, {r1-r3}\n"                                                                          \
+        "ldrd r4, r5, [sp, #48]\n"                                                                     \
+        "str r8, [r2]\n"                                                                               \
+        "add r2, r3\n"                                                                                 \
+        "add r0, r5\n"                                                                                 \
+        "str r2, [sp, #4]\n"                                                                           \
+        "cmp r2, r4\n"                                                                                 \
+        "blo 1b\n"                                                                                     \
+        "add sp, #12\n"                                                                                \
+        "pop {r4-r11, pc}\n"); \
   }
 #define TO_INT8(r) "ssat " r ", #8, " r "\n"
 #define TO_POSITIVE8(r) "usat " r ", #7, " r "\n"
@@ -183,12 +204,12 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
 THREE_COLUMNS(three_to_int8, TO_INT8, "")
 THREE_COLUMNS(three_to_positive8, TO_POSITIVE8, "")
 #if NMP_CONV_RANGES > 1
-#define TO_RANGE                                    \
-  "ldrd r0, r1, [%[t], #16]\n" /* dsp_clip_bytes */ \
-  "ssub8 r2, r6, r0\n"                              \
-  "sel r6, r6, r0\n"                                \
-  "ssub8 r2, r1, r6\n"                              \
-  "sel r6, r6, r1\n"
+#define TO_RANGE                             \
+  "ldrd r2, r3, [r1]\n" /* dsp_clip_bytes */ \
+  "ssub8 r4, r8, r2\n"                       \
+  "sel r8, r8, r2\n"                         \
+  "ssub8 r4, r3, r8\n"                       \
+  "sel r8, r8, r3\n"
 THREE_COLUMNS(three_to_range, TO_INT8, TO_RANGE)
 #undef TO_RANGE
 #endif
@@ -272,14 +293,13 @@ static inline void run_row(const nmp_conv *c, const quad *q, enum mode mode, con
     for (; y < end; x += x_step, y += y_step) {
       any_columns_wide(c, q, x, y);
     }
-  } else if (is_mode(mode, INT8)) {
-    three_to_int8(x, x_step, q->table, y, y_step, end);
-  } else if (mode == POSITIVE8) {
-    three_to_positive8(x, x_step, q->table, y, y_step, end);
+  } else if (mode <= RANGE8) {
 #if NMP_CONV_RANGES > 1
-  } else if (mode == RANGE8) {
-    three_to_range(x, x_step, q->table, y, y_step, end);
+    three_columns *const run = mode == RANGE8 ? three_to_range : mode == POSITIVE8 ? three_to_positive8 : three_to_int8;
+#else
+    three_columns *const run = mode == POSITIVE8 ? three_to_positive8 : three_to_int8;
 #endif
+    run(x, q->table, y, y_step, end, (x_step - 3 * COLUMN) * sizeof(uint32_t));
   } else {
     for (; y < end; x += x_step, y += y_step) {
       any_columns(c, q, x, y);

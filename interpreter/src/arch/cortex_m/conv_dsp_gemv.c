@@ -115,49 +115,135 @@ void nmp_conv_dsp_tail(const nmp_conv *c, const uint8_t *row, uint32_t pair[2]) 
   "ldr r0, [%[x]], #4\n" \
   "ldr r1, [%[x]], #4\n"
 
-/* Sums of four or two channels of int8 weights in int32, from `start` on: rows of `n` groups of four weights, k bytes
- * apart. Four channels take 23 instructions for 16 products with x of int8, 24 with int16.
+/* Channels by four, of int8 weights in int32. Offsets are known to `fours_8` and `fours_16`. */
+typedef struct fours {
+  const uint8_t *x; /* 0 */
+  const uint8_t *w; /* of the next four channels */
+  size_t k;
+  size_t groups;        /* 12: of four weights of a channel */
+  const uint32_t *last; /* what of x meets the last four weights, where k is not a multiple of four; else NULL */
+  size_t back;          /* 20: weights that those of whole groups and the last four share */
+  const int8_t *exponents;
+  size_t exponent_step;
+  const void *bias; /* 32: of bias_bits, 8 or 16 */
+  int shift;        /* less 1, of exponent 0 */
+  uint32_t lo, hi;  /* 40: of results, four times as int8 */
+  uint8_t *y;       /* 48: of the next four channels, of bytes */
+  size_t left;      /* 52: fours to be done; 0: one, of which only the sums are wanted */
+  size_t bias_bits; /* 56 */
+  int32_t sums[4];  /* 60 */
+} fours;
+
+/* 23 instructions for 16 products with x of int8, 24 with int16: 25 and 27 cycles on a Cortex-M4, where loads that
+ * follow each other wait once. Registers: r1 x, r2 and r4 rows, r3 k, r5 rounds, r8 to r11 sums. It ends in front of
+ * four channels of which one has a shift below 1 or above 32: `left` says how many fours are left then.
  */
-#define ROW(address, sum)            \
-  "ldr r2, " address                 \
-  "\n"                               \
-  "sxtb16 r3, r2\n"                  \
-  "smlad %[" sum "], r0, r3, %[" sum \
-  "]\n"                              \
-  "sxtb16 r2, r2, ror #8\n"          \
-  "smlad %[" sum "], r1, r2, %[" sum "]\n"
-#define TWO_ROWS(w, first, second) ROW("[%[" w "], %[k]]", second) ROW("[%[" w "]], #4", first)
-typedef void times_fn(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k, size_t n);
-#define TIMES_NARROW(name, LOAD)                                                                                     \
-  static void name##_four(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k,        \
-                          size_t n) {                                                                                \
-    const uint8_t *w2 = w0 + 2 * k;                                                                                  \
-    int32_t a = start[0], b = start[1], c = start[2], d = start[3];                                                  \
-    __asm__ volatile(                                                                                                \
-        DSP_LOOP(LOAD TWO_ROWS("w0", "a", "b") TWO_ROWS("w2", "c", "d"))                                             \
-        : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [w0] "+r"(w0), [w2] "+r"(w2), [n] "+r"(n) \
-        : [k] "r"(k)                                                                                                 \
-        : "r0", "r1", "r2", "r3", "cc", "memory");                                                                   \
-    sums[0] = a;                                                                                                     \
-    sums[1] = b;                                                                                                     \
-    sums[2] = c;                                                                                                     \
-    sums[3] = d;                                                                                                     \
-  }                                                                                                                  \
-  static void name##_two(int32_t *sums, const int32_t *start, const uint8_t *x, const uint8_t *w0, size_t k,         \
-                         size_t n) {                                                                                 \
-    int32_t a = start[0], b = start[1];                                                                              \
-    for (; n > 0; n--) {                                                                                             \
-      __asm__ volatile(LOAD TWO_ROWS("w0", "a", "b")                                                                 \
-                       : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w0] "+r"(w0)                                        \
-                       : [k] "r"(k)                                                                                  \
-                       : "r0", "r1", "r2", "r3", "memory");                                                          \
-    }                                                                                                                \
-    sums[0] = a;                                                                                                     \
-    sums[1] = b;                                                                                                     \
+#define PAIR_8 "ldr r6, [r1], #4\n"
+#define EXPAND_8    \
+  "sxtb16 r0, r6\n" \
+  "sxtb16 r6, r6, ror #8\n"
+#define PAIR_16        \
+  "ldr lr, [r1], #4\n" \
+  "ldr r6, [r1], #4\n"
+#define EXPAND_16               \
+  "pkhbt r0, lr, r6, lsl #16\n" \
+  "pkhtb r6, r6, lr, asr #16\n"
+#define LOAD_ROWS(w) "ldr r7, [" w ", r3]\n ldr r12, [" w "], #4\n"
+#define ADD_ROW(row, sum)                            \
+  "sxtb16 lr, " row "\n smlad " sum ", r0, lr, " sum \
+  "\n"                                               \
+  "sxtb16 " row ", " row ", ror #8\n smlad " sum ", r6, " row ", " sum "\n"
+#define FOUR_ROWS(PAIR, EXPAND)                                                                             \
+  PAIR LOAD_ROWS("r2") EXPAND ADD_ROW("r7", "r9") ADD_ROW("r12", "r8") LOAD_ROWS("r4") ADD_ROW("r7", "r11") \
+      ADD_ROW("r12", "r10")
+/* ((sum >> shift) + 1 >> 1) + bias, saturated; r0 has all bits of shifts. */
+#define END_ROW(sum, bias)      \
+  "ldrsb lr, [r1]\n"            \
+  "add r1, r1, r2\n"            \
+  "sub lr, r6, lr\n"            \
+  "orr r0, r0, lr\n"            \
+  "asr " sum ", " sum           \
+  ", lr\n"                      \
+  "add " sum ", " sum           \
+  ", #1\n"                      \
+  "add " sum ", " bias ", " sum \
+  ", asr #1\n"                  \
+  "ssat " sum ", #8, " sum "\n"
+#define FOURS(name, PAIR, EXPAND, LAST)                                                          \
+  static __attribute__((naked, noinline)) void name(__attribute__((unused)) fours *these) {      \
+    __asm__ volatile(                                                                          \
+        "push {r4-r11, lr}\n"                                                                  \
+        "ldr r4, [r0, #16]\n"                                                                  \
+        "push {r0, r4}\n"                                                                      \
+        "6: ldmia r0, {r1-r3, r5}\n"                                                           \
+        "add r4, r2, r3, lsl #1\n"                                                             \
+        "mov r8, #0\n"                                                                         \
+        "mov r9, r8\n"                                                                         \
+        "mov r10, r8\n"                                                                        \
+        "mov r11, r8\n" DSP_ROUNDS("r5", FOUR_ROWS(PAIR, EXPAND))                              \
+        "ldrd r0, r7, [sp]\n"                                                                  \
+        "cbz r7, 5f\n"                                                                         \
+        "subs r6, r1, r7\n"                                                                    \
+        "cmp r6, #" LAST "\n"                                                                  \
+        "beq 5f\n"                                                                             \
+        "ldr r6, [r0, #20]\n"                                                                  \
+        "mov r1, r7\n"                                                                         \
+        "subs r2, r6\n"                                                                        \
+        "subs r4, r6\n"                                                                        \
+        "movs r5, #1\n"                                                                        \
+        "b 13b\n"                                                                              \
+        "5: ldrd r7, lr, [r0, #52]\n"                                                          \
+        "cmp r7, #0\n"                                                                         \
+        "beq 8f\n"                                                                             \
+        "add r3, r4\n"                                                                         \
+        "str r3, [r0, #4]\n"                                                                   \
+        "ldr r1, [r0, #24]\n"                                                                  \
+        "ldr r2, [r0, #28]\n"                                                                  \
+        "ldr r5, [r0, #32]\n"                                                                  \
+        "ldr r6, [r0, #36]\n"                                                                  \
+        "cmp lr, #8\n"                                                                         \
+        "beq 10f\n"                                                                            \
+        "ldrsh r3, [r5]\n"                                                                     \
+        "ldrsh r4, [r5, #2]\n"                                                                 \
+        "ldrsh r7, [r5, #4]\n"                                                                 \
+        "ldrsh r12, [r5, #6]\n"                                                                \
+        "14: add r5, r5, lr, lsr #1\n"                                                         \
+        "movs r0, #0\n" END_ROW("r8", "r3") END_ROW("r9", "r4") END_ROW("r10", "r7") END_ROW("r11", "r12") \
+        "cmp r0, #31\n"                                                                        \
+        "ldr r0, [sp]\n"                                                                       \
+        "bhi 7f\n"                                                                             \
+        "str r1, [r0, #24]\n"                                                                  \
+        "str r5, [r0, #32]\n"                                                                  \
+        "bfi r8, r9, #8, #8\n"                                                                 \
+        "bfi r8, r10, #16, #8\n"                                                               \
+        "bfi r8, r11, #24, #8\n"                                                               \
+        "ldr r1, [r0, #40]\n"                                                                  \
+        "ldr r2, [r0, #44]\n"                                                                  \
+        "ldr r3, [r0, #48]\n"                                                                  \
+        "ldr r4, [r0, #52]\n"                                                                  \
+        "ssub8 r5, r8, r1\n"                                                                   \
+        "sel r8, r8, r1\n"                                                                     \
+        "ssub8 r5, r2, r8\n"                                                                   \
+        "sel r8, r8, r2\n"                                                                     \
+        "str r8, [r3], #4\n"                                                                   \
+        "str r3, [r0, #48]\n"                                                                  \
+        "subs r4, #1\n"                                                                        \
+        "str r4, [r0, #52]\n"                                                                  \
+        "bne 6b\n"                                                                             \
+        "b 7f\n"                                                                               \
+        "10: ldrsb r3, [r5]\n"                                                                 \
+        "ldrsb r4, [r5, #1]\n"                                                                 \
+        "ldrsb r7, [r5, #2]\n"                                                                 \
+        "ldrsb r12, [r5, #3]\n"                                                                \
+        "b 14b\n"                                                                              \
+        "8: adds r0, #60\n"                                                                    \
+        "stmia r0, {r8-r11}\n"                                                                 \
+        "7: add sp, #8\n"                                                                      \
+        "pop {r4-r11, pc}\n"); \
   }
 
-TIMES_NARROW(times_8, LOAD_8_8)
-TIMES_NARROW(times_16, LOAD_16_8)
+FOURS(fours_8, PAIR_8, EXPAND_8, "4")
+FOURS(fours_16, PAIR_16, EXPAND_16, "8")
 
 /* Two channels in int64. */
 #define ROW_8(w, sum)                                \
@@ -195,26 +281,18 @@ static void times_wide(const nmp_conv *c, int64_t sums[2], const uint8_t *x, con
   }
 }
 
-/* The end of a channel, whose products but for a tail of less than four are in sum. */
-static void end_single(const nmp_conv *c, const ends *e, size_t i, const uint8_t *patch, int64_t sum, size_t pixel) {
-  const size_t whole = c->k / 4 * 4;
-  uint8_t *y = output(c, pixel, e->first + i);
+/* The sum of a channel, whose products but for a tail of less than four are in sum. */
+static int64_t with_tail(const nmp_conv *c, size_t channel, const uint8_t *patch, int64_t sum) {
   if (nmp_dsp_reads_ahead(c)) {
     uint32_t x[2], w[2];
-    expand_four(&x[0], &x[1], patch + (whole << nmp_x_wide(c)), nmp_x_wide(c), nmp_w_wide(c));
-    nmp_conv_dsp_tail(c, (const uint8_t *)c->w + ((e->first + i) * c->k << nmp_w_wide(c)), w);
+    expand_four(&x[0], &x[1], patch + (c->k / 4 * 4 << nmp_x_wide(c)), nmp_x_wide(c), nmp_w_wide(c));
+    nmp_conv_dsp_tail(c, (const uint8_t *)c->w + (channel * c->k << nmp_w_wide(c)), w);
     sum = dsp_mlal2(x[1], w[1], dsp_mlal2(x[0], w[0], sum));
   }
-  if (nmp_dsp_is_narrow(c)) {
-    end_narrow(c, e, i, (int32_t)sum, 0, 0, 1, y, 0);
-  } else {
-    end_wide(c, e, i, sum, 0, 1, y, 0);
-  }
+  return sum;
 }
 
-/* The last four elements of a patch, with zeros for those that whole groups of four hold, too. They meet the last four
- * weights of a row, so that nothing behind a row is read.
- */
+/* The last four elements of a patch, with zeros for those that whole groups of four hold, too. */
 static void load_last(const nmp_conv *c, const uint8_t *patch, uint32_t last[2]) {
   const size_t bits = (4 - c->k % 4) * 8;
   const uint8_t *four = patch + ((c->k - 4) << nmp_x_wide(c));
@@ -228,38 +306,91 @@ static void load_last(const nmp_conv *c, const uint8_t *patch, uint32_t last[2])
   last[1] = (uint32_t)(elements >> 32);
 }
 
+/* Results of n channels from their sums, but for a tail. */
+static void end_sums(const nmp_conv *c, size_t channel, size_t n, const int32_t *sums, const uint8_t *patch,
+                     uint8_t *y) {
+  for (const size_t end = channel + n; channel < end; channel++, y += 1u << nmp_y_wide(c)) {
+    const int64_t sum = with_tail(c, channel, patch, *sums++);
+    const int shift = nmp_conv_shift(c, channel) - 1;
+    const int32_t bias = nmp_conv_bias(c, channel);
+    if ((unsigned)shift > 31 || !fits(bias, 30)) {
+      nmp_conv_dsp_store(c, channel, sum, y);
+    } else {
+      const int32_t value = ((((int32_t)sum >> shift) + 1) >> 1) + bias;
+      (nmp_y_wide(c) ? nmp_conv_dsp_clip : nmp_conv_dsp_put)(c, value, y);
+    }
+  }
+}
+
+/* Four products of each of two rows, to their sums. */
+DSP_INLINE void add_two(const nmp_conv *c, const uint8_t *x, const uint8_t *w, size_t step, int32_t sums[2]) {
+  uint32_t first, second;
+  expand_four(&first, &second, x, nmp_x_wide(c), 0);
+  const uint32_t u = dsp_load(w), v = dsp_load(w + step);
+  sums[0] = dsp_mla2(second, dsp_odd(u), dsp_mla2(first, dsp_even(u), sums[0]));
+  sums[1] = dsp_mla2(second, dsp_odd(v), dsp_mla2(first, dsp_even(v), sums[1]));
+}
+
+/* Sums of the channel at w and of the next one, or of the same one twice: step is k or 0. */
+static void two_sums(const nmp_conv *c, fours *f, size_t step) {
+  const uint8_t *x = f->x, *w = f->w;
+  int32_t sums[2] = {0, 0};
+  for (size_t n = f->groups; n > 0; n--, w += 4, x += 4 << nmp_x_wide(c)) {
+    add_two(c, x, w, step, sums);
+  }
+  if (f->last) {
+    add_two(c, (const uint8_t *)f->last, w - f->back, step, sums);
+  }
+  f->sums[0] = sums[0];
+  f->sums[1] = sums[1];
+}
+
 /* int8 weights in int32: four channels at a time; three that are left over are the last four again, else two or one,
  * whose sum is computed twice.
  */
-static void single_narrow(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
+static void single_narrow(const nmp_conv *c, size_t first, const uint8_t *patch, size_t count, size_t pixel) {
   const size_t k = c->k;
-  const int wide = nmp_x_wide(c), ahead = nmp_dsp_reads_ahead(c), has_last = k % 4 && !ahead;
-  const int to_bytes = e->bytes && !ahead && !nmp_conv_adds(c);
-  uint8_t *y = output(c, pixel, e->first);
+  const int ahead = nmp_dsp_reads_ahead(c), adds = nmp_conv_adds(c);
+  const size_t to_bytes = !nmp_y_wide(c) && !ahead && !adds && c->bias_bits <= 16;
   uint32_t last[2];
-  if (has_last) {
+  fours f;
+  f.x = patch;
+  f.k = k;
+  f.groups = k / 4;
+  f.last = NULL;
+  f.exponent_step = c->exponent_step;
+  f.shift = c->shift - 1;
+  f.lo = (uint8_t)c->lo * 0x01010101u;
+  f.hi = (uint8_t)c->hi * 0x01010101u;
+  f.bias_bits = c->bias_bits;
+  if (k % 4 && !ahead) {
     load_last(c, patch, last);
+    f.last = last;
+    f.back = 4 - k % 4;
   }
-  for (size_t i = 0, n; i < count; i += n) {
-    const size_t rest = count - i;
-    const int again = rest == 3 && count > 4 && !nmp_conv_adds(c);
-    int32_t sums[4];
-    i -= (size_t)again;
-    n = rest >= 4 || again ? 4 : rest >= 2 ? 2 : 1;
-    const uint8_t *w = (const uint8_t *)c->w + (e->first + i) * k;
-    const size_t step = n == 1 ? 0 : k;
-    times_fn *const times = n == 4 ? (wide ? times_16_four : times_8_four) : wide ? times_16_two : times_8_two;
-    times(sums, e->start + i, patch, w, step, k / 4);
-    if (has_last) {
-      times(sums, sums, (const uint8_t *)last, w + k - 4, step, 1);
-    }
-    if (n == 4 && to_bytes) {
-      end_bytes(e, e->shift + i, sums[0], sums[1], sums[2], sums[3], y + i);
+  for (size_t i = 0, n, quick = to_bytes; i < count; i += n) {
+    const size_t rest = count - i, by_four = rest == 3 && count > 4 && !adds ? 1 : rest / 4;
+    i -= by_four == 1 && rest == 3;
+    const size_t channel = first + i;
+    f.w = (const uint8_t *)c->w + channel * k;
+    f.left = quick ? by_four : 0;
+    if (by_four == 0) {
+      n = rest >= 2 ? 2 : 1;
+      two_sums(c, &f, n == 1 ? 0 : k);
     } else {
-      for (size_t r = 0; r < n; r++) {
-        end_single(c, e, i + r, patch, sums[r], pixel);
+      f.exponents = c->exponents + channel * f.exponent_step;
+      f.bias = (const uint8_t *)c->bias + channel * f.bias_bits / 8;
+      f.y = output(c, pixel, channel);
+      (nmp_x_wide(c) ? fours_16 : fours_8)(&f);
+      n = 4;
+      if (quick) {
+        n = 4 * (by_four - f.left);
+        quick = f.left == 0;
+        continue;
       }
+      quick = to_bytes;
     }
+    end_sums(c, channel, n, f.sums, patch, output(c, pixel, channel));
   }
 }
 
@@ -274,13 +405,18 @@ static void single_wide(const nmp_conv *c, const ends *e, const uint8_t *patch, 
       times_wide(c, sums, patch, w, w + (n - 1) * row, c->k / 4);
     }
     for (size_t r = 0; r < n; r++) {
-      end_single(c, e, i + r, patch, sums[r], pixel);
+      end_wide(c, e, i + r, with_tail(c, e->first + i + r, patch, sums[r]), 0, 1, output(c, pixel, e->first + i + r),
+               0);
     }
   }
 }
 
 void nmp_conv_dsp_gemv(const nmp_conv *c, const ends *e, const uint8_t *patch, size_t count, size_t pixel) {
-  (nmp_dsp_is_narrow(c) ? single_narrow : single_wide)(c, e, patch, count, pixel);
+  if (nmp_dsp_is_narrow(c)) {
+    single_narrow(c, e->first, patch, count, pixel);
+  } else {
+    single_wide(c, e, patch, count, pixel);
+  }
 }
 
 #endif
