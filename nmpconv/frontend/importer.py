@@ -166,7 +166,8 @@ class Importer(GraphBuilder):
         if not integers or node.op_type == "DequantizeLinear":
             return op.lower(node, self)
         grids = {self._integers[name] for name in integers}
-        if node.op_type not in (*MOVES, "Clip") or len(grids) > 1:
+        beside = node.op_type == "Concat" and any(name in self.constants for name in node.inputs)
+        if node.op_type not in (*MOVES, "Clip") or len(grids) > 1 or beside:
             raise Unsupported(f"it computes with the integers '{integers[0]}'", hint="a DequantizeLinear before it")
         op.lower(node, self)
         grid = grids.pop()

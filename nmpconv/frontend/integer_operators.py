@@ -6,25 +6,23 @@
 3. ConvInteger and MatMulInteger, and what onnxruntime fuses of them: Conv and MatMul of integers less their zero point.
    MatMulNBits, whose weights are packed and have a grid for each block: MatMul. DynamicQuantizeLSTM: LSTM.
 4. Outputs of the model that are quantized integers: the same numbers as reals, on a grid of scale 1.
+5. Quant and BipolarQuant: see `nmpconv.frontend.qonnx`.
+6. Operators that choose among integers of one grid, or put constants between them, as Pad and Concat do:
+   DequantizeLinear, the operator on reals, QuantizeLinear.
 
-5. Quant and BipolarQuant of QONNX: QuantizeLinear, Clip, DequantizeLinear; constants are rounded. Where the grid is one
-   for each channel, or has more than 8 bits, only its ends are left.
-
-Constant integers become real constants at once. Sources: ONNX, onnxruntime's ContribOperators.md and QONNX's
-description of its operators.
+Constant integers become real constants at once. Sources: ONNX and onnxruntime's ContribOperators.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.errors import InputError
-from nmpconv.frontend.node_rewriter import NodeRewriter
+from nmpconv.frontend.qonnx import DOMAINS, QonnxRewriter
 from nmpconv.frontend.toposort import label
 
 # Case 1: QLinearX of one or two tensors, each followed by its scale and zero point, then those of the result.
@@ -48,6 +46,13 @@ MOVES = {
     *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape"),
     *("Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
 }
+# Case 6: the inputs that are integers; (), all of them.
+_CHOICES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "TopK"), (0,)),
+    **dict.fromkeys(("Concat", "Max", "Min"), ()),
+    **{"Pad": (0, 2), "ScatterElements": (0, 2), "ScatterND": (0, 2), "Where": (1, 2)},
+}
+_INDICES = ("ArgMax", "ArgMin")  # of these, those whose results are no integers of the grid
 _OTHERS = {
     "ConvInteger": "_conv_integer",
     "DynamicQuantizeLinear": "_dynamic",
@@ -61,14 +66,7 @@ _OTHERS = {
     "com.microsoft.QLinearConcat": "_concat",
     "com.microsoft.QLinearWhere": "_choice",
 }
-_QONNX = ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")  # domains, the newest first
-_OTHERS |= {f"{domain}.{kind}": f"_{kind.lower()}" for domain in _QONNX for kind in ("Quant", "BipolarQuant")}
-_ROUND: dict[str, Callable[..., Any]] = {
-    "ROUND": np.round,
-    "CEIL": np.ceil,
-    "FLOOR": np.floor,
-    "ROUND_TO_ZERO": np.trunc,
-}  # by rounding_mode
+_OTHERS |= {f"{domain}.{kind}": f"_{kind.lower()}" for domain in DOMAINS for kind in ("Quant", "BipolarQuant")}
 KINDS = (*_PLAIN, *_OTHERS)  # op types that are rewritten
 _ROUNDING = ("Cast", "Floor", "Round")  # of biases to the grid of each input
 _EXACT = ("com.microsoft.MatMulNBits",)  # those that round no activation
@@ -93,8 +91,8 @@ def is_quantized(graph: onnx.GraphProto) -> bool:
 
 
 def _operators(graph: onnx.GraphProto, where: str) -> None:
-    """Cases 1 to 3."""
-    if not any(_kind(node) in KINDS for node in graph.node):
+    """Cases 1 to 3, 5 and 6."""
+    if not any(_kind(node) in (*KINDS, "QuantizeLinear") for node in graph.node):
         return
     writer = _Writer(graph, where)
     nodes: list[onnx.NodeProto] = []
@@ -118,7 +116,7 @@ def _kind(node: onnx.NodeProto) -> str:
     return str(node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}")
 
 
-class _Writer(NodeRewriter):
+class _Writer(QonnxRewriter):
     def __init__(self, graph: onnx.GraphProto, where: str) -> None:
         super().__init__(graph, where)
         self._makers: dict[str, onnx.NodeProto] = {}
@@ -131,12 +129,8 @@ class _Writer(NodeRewriter):
     def maker(self, node: onnx.NodeProto) -> Callable[[onnx.NodeProto], None] | None:
         """Returns the function that rewrites this node, if any does."""
         name = "_plain" if _kind(node) in _PLAIN else _OTHERS.get(_kind(node))
-        if (
-            _kind(node) == "Pad"
-            and node.input[0] in self._grids
-            and set(node.input[2:3]) - {""} <= self._tensors.keys()
-        ):
-            name = "_pad"
+        if _kind(node) in _CHOICES and self._grid(node):
+            name = "_choice_of_integers"
         if node.op_type == "DequantizeLinear" and self._dynamic_reals.intersection(node.input[:1]):
             name = "_same"
         if node.op_type in _ROUNDING and self._dynamic_biases.issuperset(node.output) and len(node.output) == 1:
@@ -146,10 +140,10 @@ class _Writer(NodeRewriter):
     def note(self, node: onnx.NodeProto) -> None:
         """Notes grids of integers, and steps of Cast(Floor(bias / (scale of case 2 * scale of weights))) behind the
         scale."""
-        if node.op_type == "QuantizeLinear" and self._has_plain_grid(node):
-            self._grids[node.output[0]] = node.input[1:]
-        elif node.op_type in MOVES and node.input and node.input[0] in self._grids:
-            self._grids |= dict.fromkeys(node.output, self._grids[node.input[0]])
+        if node.op_type == "QuantizeLinear" and (grid := self._plain_grid(node)):
+            self._grids[node.output[0]] = grid
+        elif node.op_type in MOVES and (moved := self._grids.keys() & _moved(node)):
+            self._grids |= dict.fromkeys(node.output, self._grids[min(moved)])
         scales, biases = self._dynamic_scales, self._dynamic_biases
         if node.op_type == "Mul" and scales.intersection(node.input):
             if all(name in scales or name in self._tensors for name in node.input):
@@ -159,10 +153,16 @@ class _Writer(NodeRewriter):
         if steps or (node.op_type in _ROUNDING and biases.intersection(node.input)):
             biases.update(node.output)
 
-    def _has_plain_grid(self, node: onnx.NodeProto) -> bool:
-        """Checks for one scale, and for a zero point, which has the type of the integers (else an attribute may)."""
+    def _plain_grid(self, node: onnx.NodeProto) -> Sequence[str]:
+        """One scale, and a zero point of the integers' type, written where there is none; () for any other grid."""
         scale, zero = (*node.input[1:], "")[:2]
-        return bool(zero) and scale in self._tensors and not self._array(scale).ndim
+        if scale not in self._tensors or self._array(scale).size != 1:
+            return ()
+        if not zero:
+            self.begin(node)
+            to = next((a.i for a in node.attribute if a.name == "output_dtype" and a.i), TensorProto.UINT8)
+            return (scale, self._const(np.zeros((), _PORTS[to]))) if to in _PORTS else ()
+        return (scale, zero) if zero in self._tensors else ()
 
     # -- case 1 -------------------------------------------------------------------------------------------------------
 
@@ -203,18 +203,6 @@ class _Writer(NodeRewriter):
     def _choice(self, node: onnx.NodeProto) -> None:
         condition, x, xs, xz, y, ys, yz, *grid = node.input
         self._quantized(self._add("Where", [condition, self._real(x, xs, xz), self._real(y, ys, yz)]), grid)
-
-    def _pad(self, node: onnx.NodeProto) -> None:
-        """The number around it is an integer, too."""
-        grid, (pads, value, *axes) = self._grids[node.input[0]], (*node.input, "", "")[1:]
-        scale, zero = (*grid, "")[:2]
-        if self._attributes().get("mode", b"constant") == b"constant":
-            step, *less = (self._array(name).astype(np.float64) for name in grid if name)
-            around = self._array(value).astype(np.float64) if value else np.zeros(())
-            value = self._const(((around - sum(less)) * step).astype(np.float32).reshape(()))
-        x = self._real(node.input[0], scale, zero)
-        y = self._add("Pad", [x, pads, value, *filter(None, axes)], **self._attributes())
-        self._quantized(y, grid)
 
     def _quantized(self, y: str, grid: Sequence[str]) -> None:
         self._grids[self._node.output[0]] = grid
@@ -375,45 +363,35 @@ class _Writer(NodeRewriter):
             steps = self._add("Add", [steps, self._const(self._array(node.input[2]).astype(np.float32))])
         return self._add("QuantizeLinear", [steps, *grid])
 
-    # -- case 5 -------------------------------------------------------------------------------------------------------
+    # -- case 6 -------------------------------------------------------------------------------------------------------
 
-    def _quant(self, node: onnx.NodeProto) -> None:
-        x, y, attributes = node.input[0], node.output[0], self._attributes()
-        scale, zero = (self._array(name).astype(np.float64) for name in node.input[1:3])
-        bits, signed = round(float(self._array(node.input[3]).item())), bool(attributes.get("signed", 1))
-        narrow, mode = int(attributes.get("narrow", 0)), attributes.get("rounding_mode", b"ROUND").decode().upper()
-        if not 1 <= bits <= 64 or not (scale > 0).all():
-            raise ValueError(f"{bits} bits, scales from {scale.min():g} on")
-        low = narrow - 2 ** (bits - 1) if signed else 0
-        high = 2 ** (bits - 1) - 1 if signed else 2**bits - 1 - narrow
-        constant = x in self._tensors
-        if mode not in (_ROUND if constant else ("ROUND",)):
-            hint = f"allowed: {', '.join(_ROUND)} for constants, ROUND for others"
-            raise InputError(f"{label(node)} has rounding_mode {mode}", where=self._where, hint=hint)
-        if constant:
-            steps = _ROUND[mode](np.clip(self._array(x) / scale + zero, low, high))
-            self._add("Identity", [self._const(((steps - zero) * scale).astype(np.float32))], output=y)
-        elif bits <= 8 and scale.size == 1 and zero.size == 1 and low <= zero.item() == round(zero.item()) <= high:
-            dtype = np.dtype(np.int8 if signed else np.uint8)
-            grid = self._const(np.float32(scale.item())), self._const(np.array(round(zero.item()), dtype))
-            q = self._add("QuantizeLinear", [x, *grid])
-            if (low, high) != (np.iinfo(dtype).min, np.iinfo(dtype).max):
-                q = self._add("Clip", [q, self._const(np.array(low, dtype)), self._const(np.array(high, dtype))])
-            self._add("DequantizeLinear", [q, *grid], output=y)
-        else:
-            ends = [self._const(np.asarray((end - zero) * scale, np.float32)) for end in (low, high)]
-            self._add("Min", [self._add("Max", [x, ends[0]]), ends[1]], output=y)
+    def _integers(self, node: onnx.NodeProto) -> list[int]:
+        """Returns the places of the inputs that are integers, of a grid or constant."""
+        places = _CHOICES[_kind(node)] or range(len(node.input))
+        return [i for i in places if i < len(node.input) and node.input[i]]
 
-    def _bipolarquant(self, node: onnx.NodeProto) -> None:
-        """scale from 0 on, -scale below."""
-        x, scale = node.input[0], self._array(node.input[1])
-        if x in self._tensors:
-            signs = np.where(self._array(x) >= 0, 1, -1) * scale
-            self._add("Identity", [self._const(signs.astype(np.float32))], output=node.output[0])
+    def _grid(self, node: onnx.NodeProto) -> Sequence[str]:
+        """The one grid of its integers; () where there are several, or a Concat has no constants."""
+        names = [node.input[i] for i in self._integers(node)]
+        grids = [self._grids[name] for name in names if name in self._grids]
+        known = all(name in self._grids or name in self._tensors for name in names)
+        if not known or not grids or (_kind(node) == "Concat" and len(grids) == len(names)):
+            return ()
+        ends = {tuple(self._array(name).item() for name in grid) for grid in grids}
+        return grids[0] if len(ends) == 1 else ()
+
+    def _choice_of_integers(self, node: onnx.NodeProto) -> None:
+        grid, attributes, inputs = self._grid(node), self._attributes(), list(node.input)
+        if node.op_type == "Pad" and attributes.get("mode", b"constant") == b"constant" and not inputs[2:3] > [""]:
+            inputs[2:3] = [self._const(np.zeros((), np.int8))]
+        for i in self._integers(helper.make_node(node.op_type, inputs, [])):
+            inputs[i] = self._real(inputs[i], grid[0], grid[1])
+        if node.op_type in _INDICES:
+            self._add(node.op_type, inputs, output=node.output[0], **attributes)
             return
-        below = self._add("Cast", [self._add("Less", [x, self._const(np.float32(0))])], to=TensorProto.FLOAT)
-        step = self._add("Mul", [below, self._const((-2 * scale).astype(np.float32))])
-        self._add("Add", [step, self._const(scale.astype(np.float32))], output=node.output[0])
+        y = self._add(node.op_type, inputs, **attributes)
+        self.nodes[-1].output.extend(node.output[1:])
+        self._quantized(y, grid)
 
 
 def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:

@@ -22,6 +22,9 @@ from nmpconv.frontend.to_onnx import to_onnx
 GRIDS = "float s = {0.05}, uint8 z = {100}, float t = {0.25}, uint8 m = {128}"
 WEIGHTS = "int8[3,4,1,1] w = {1,2,3,-4,5,6,-7,8,9,1,2,-3}, float[3] v = {0.1,0.2,0.05}, int8[3] k = {0,0,0}"
 BIAS = "int32[3] b = {10,-20,30}, float[4] c = {1,1,2,1.5}, int64[8] i = {0,0,1,2,0,0,0,1}"
+NUMBERS = (",".join(pair * 15) for pair in (["3", "200"], ["90", "120"]))
+CHOICES = "uint8[1,1,6,5] u = {{{}}}, uint8[1,6,5] f = {{{}}}".format(*NUMBERS)
+CHOICES += ", int64[1,2] j = {0,3}, int64[1] d = {3}, bool[5] l = {1,0,1,1,0}"
 INTEGERS = [
     ("QLinearConv", "q = QuantizeLinear(x, s, z) r = QLinearConv(q, s, z, w, v, k, t, m, b) {}", "r", "t, m"),
     ("MaxPool of integers", "q = QuantizeLinear(x, s, z) r = MaxPool<kernel_shape=[2,2]>(q) {}", "r", "s, z"),
@@ -44,6 +47,16 @@ INTEGERS = [
         "r",
         "t, m",
     ),
+    ("Pad without another such operator", "q = QuantizeLinear(x, s, z) r = Pad(q, i, m) {}", "r", "s, z"),
+    ("Pad with zeros", "q = QuantizeLinear(x, s, z) r = Pad(q, i) {}", "r", "s, z"),
+    ("Pad on a grid without a zero point", "q = QuantizeLinear(x, s) r = Pad(q, i, m) {}", "r", "s"),
+    ("Concat with integers", "q = QuantizeLinear(x, s, z) r = Concat<axis=1>(u, q) {}", "r", "s, z"),
+    ("ScatterND of integers", "q = QuantizeLinear(x, s, z) r = ScatterND(q, j, f) {}", "r", "s, z"),
+    ("Where of integers", "q = QuantizeLinear(x, s, z) r = Where(l, q, m) {}", "r", "s, z"),
+    ("Max of integers", "q = QuantizeLinear(x, s, z) n = Pad(q, i) p = Max(n, m) r = Identity(p) {}", "r", "s, z"),
+    ("ReduceMin of integers", "q = QuantizeLinear(x, s, z) r = ReduceMin(q) {}", "r", "s, z"),
+    ("TopK of integers", "q = QuantizeLinear(x, s, z) r, h = TopK(q, d) {}", "r", "s, z"),
+    ("ArgMax of integers", "q = QuantizeLinear(x, s, z) a = ArgMax(q) {} y = Cast<to=1>(a)", "q", "s, z"),
     (
         "QLinearWhere",
         "q = QuantizeLinear(x, s, z) n = Neg(x) o = QuantizeLinear(n, t, m) g = Greater(x, n) "
@@ -71,8 +84,8 @@ INTEGERS = [
 @pytest.mark.parametrize(("body", "last", "grid"), [pytest.param(*case[1:], id=case[0]) for case in INTEGERS])
 def test_operators_on_integers(body, last, grid, tmp_path):
     """The float graph is within the steps of the grids; the original that it is compared with has the same numbers."""
-    body = body.format(f"y = DequantizeLinear({last}, {grid})")
-    text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {WEIGHTS}, {BIAS}> {{ {body} }}"
+    body = body.format(f"{'e' if ' y = ' in body else 'y'} = DequantizeLinear({last}, {grid})")
+    text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {WEIGHTS}, {BIAS}, {CHOICES}> {{ {body} }}"
     header = ', "com.microsoft" : 1'
     graph = loaded(text, tmp_path, header=header)
     feed = feeds(graph)
@@ -86,18 +99,16 @@ def test_operators_on_integers(body, last, grid, tmp_path):
 @pytest.mark.parametrize(
     "body",
     [
-        "q = QuantizeLinear<output_dtype=3>(x, s) p = Pad(q, i) d = DequantizeLinear(p, s) {}",
-        "q = QuantizeLinear(x, s, z) n = Neg(x) u = QuantizeLinear(n, s, z) f = ReduceMax<keepdims=0>(u) "
-        "p = Pad(q, i, f) d = DequantizeLinear(p, s, z) {}",
+        "n = Neg(x) u = QuantizeLinear(n, t, m) p = Max(q, u) y = DequantizeLinear(p, s, z)",
+        "a = ReduceMax<keepdims=0>(x) u = QuantizeLinear(a, t, m) p = Pad(q, i, u) y = DequantizeLinear(p, s, z)",
+        "g = Neg(s) h = Sub(s, g) u = QuantizeLinear(x, h, z) p = Concat<axis=1>(u, w) y = DequantizeLinear(p, h, z)",
     ],
 )
-def test_pads_of_integers_whose_grid_or_number_is_not_known_are_refused(body: str, tmp_path: Path) -> None:
-    """Beside an operator that is rewritten."""
-    others = "o = QuantizeLinear(x, s, z) r = com.microsoft.QLinearAdd(o, s, z, o, s, z, t, m) "
-    body = body.format(f"{others} e = DequantizeLinear(r, t, m) a = ReduceMax<keepdims=0>(e) y = Add(d, a)")
-    text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {WEIGHTS}, {BIAS}> {{ {body} }}"
+def test_choices_of_integers_of_several_grids_are_refused(body: str, tmp_path: Path) -> None:
+    body = f"q = QuantizeLinear(x, s, z) {body}"
+    text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {BIAS}, uint8[1,1,6,5] w = {{{','.join(['7'] * 30)}}}> {{ {body} }}"
     with pytest.raises(UnsupportedModel, match="computes with the integers"):
-        loaded(text, tmp_path, 21, header=', "com.microsoft" : 1')
+        loaded(text, tmp_path)
 
 
 def test_nodes_have_names_of_their_own(tmp_path):
