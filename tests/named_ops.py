@@ -27,6 +27,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/pointwise_subgraphs.py": (4, "formulas of pointwise ops; builds lookup"),
     "passes/quantize/equalize.py": (4, "factors of tables; a role of a constant; counts sums"),
     "passes/quantize/score_slopes.py": (3, "softmax, lookup, and moves that keep channels"),
+    "passes/quantize/saturations.py": (2, "about requantize"),
     "passes/quantize/table_readers.py": (2, "ranges of what only tables read"),
     **{f"{name}.py": (1, "a keyword") for name in ("conversion/option_types", "conversion/keywords")},
     **dict.fromkeys(("data/images.py", "file/reader.py"), (1, "a field of Preprocess, too")),

@@ -236,6 +236,12 @@ def _clipped(
     )
 
 
+def _reaches(clamp: Ends, ends: Ends) -> bool:
+    """Checks for a saturation at both of these ends, or within."""
+    near = 1e-6 * max(map(abs, ends))
+    return clamp[0] >= ends[0] - near and clamp[1] <= ends[1] + near
+
+
 def _ends(
     node: onnx.NodeProto,
     constants: Mapping[str, TensorProto],
@@ -249,9 +255,12 @@ def _ends(
     asked = [attribute.i for attribute in node.attribute if attribute.name == "output_dtype" and attribute.i]
     dtype = helper.tensor_dtype_to_np_dtype(zero.data_type if zero else asked[0] if asked else TensorProto.UINT8)
     start = int(numpy_helper.to_array(zero).flat[0]) if zero else 0
-    if scale is None or dtype.kind not in "iu" or start != np.iinfo(dtype).min:
+    if scale is None or dtype.kind not in "iu":
         return ANY
     step = float(numpy_helper.to_array(scale).flat[0])
+    if start != np.iinfo(dtype).min:
+        ends = ((int(np.iinfo(dtype).min) - start) * step, (int(np.iinfo(dtype).max) - start) * step)
+        return ends if any(clamp is not None and _reaches(clamp, ends) for clamp in clamps) else ANY
     end = (int(np.iinfo(dtype).max) - start) * step
     saturates = any(clamp is not None and clamp[1] <= end * (1 + 1e-6) for clamp in clamps)
     saturates |= any(abs(high - end) <= 1e-6 * end for high in inside)

@@ -32,7 +32,7 @@ from nmpconv.graph.text import graph_hash
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes import stream
-from nmpconv.passes.float import FLOAT, fold_affine, fold_input
+from nmpconv.passes.float import FLOAT, fold_affine, fold_input, fuse_clamp
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import (
     attention_masks,
@@ -41,6 +41,7 @@ from nmpconv.passes.quantize import (
     input_steps,
     ranges,
     recurrent_states,
+    saturations,
     slice_scales,
 )
 from nmpconv.passes.quantize.exponents import Method, provisional
@@ -137,7 +138,8 @@ def import_without_data(context: Context) -> Graph:
 def calibrate(context: Context, imported: Imported) -> Calibrated:
     """Observes the activations, or takes a profile's statistics, or the ranges of a quantized model."""
     options, trace, graph, feeds = context.options, context.trace, imported.graph, imported.feeds
-    stats = _statistics(graph, feeds if imported.samples else None, options, context.progress)
+    graph, stats = _statistics(graph, feeds if imported.samples else None, options, context.progress)
+    trace(graph, "FLOAT", "saturations")
     peaks = {name: seen.peak for name, seen in stats.items()}
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
     graph, stats = attention_masks.run(graph, {value.name: stats[value.name] for value in graph.activations()}, feeds)
@@ -264,17 +266,29 @@ def _image_inputs(graph: Graph, options: Options) -> dict[str, Preprocess]:
     return {name: with_layout(p, graph[name].shape) for name, p in preprocessing.items() if p is not None}
 
 
-def _statistics(graph: Graph, feeds: Feeds | None, options: Options, progress: Progress) -> dict[str, TensorStats]:
-    """Statistics of the activations: a profile's, those seen on samples, or the ranges that a model has."""
+def _statistics(
+    graph: Graph, feeds: Feeds | None, options: Options, progress: Progress
+) -> tuple[Graph, dict[str, TensorStats]]:
+    """Statistics of the activations: a profile's, those seen on samples, or the ranges that a model has; with the
+    graph, which saturates where the model does. A profile that is saved is of the graph as it came."""
+
+    def observed(graph: Graph) -> dict[str, TensorStats]:
+        names = [value.name for value in graph.activations()]
+        return {} if feeds is None else observe(FloatEngine(graph, names, threads=1), feeds, names, progress)
+
     if options.load_profile is not None:
+        seen: dict[str, TensorStats] = {}
         stats = profiles.load(options.load_profile).stats_for(graph)
     else:
-        names = [value.name for value in graph.activations()]
-        seen = {} if feeds is None else observe(FloatEngine(graph, names, threads=1), feeds, names, progress)
+        seen = observed(graph)
         stats = ranges.run(graph, seen)
     if options.save_profile is not None:
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
-    return stats
+    saturated = saturations.run(graph, seen)
+    if saturated is not graph and seen:
+        saturated = fuse_clamp.run(saturated)
+        stats = ranges.run(saturated, observed(saturated))
+    return saturated, stats
 
 
 def _affordable(graph: Graph) -> int:

@@ -131,7 +131,7 @@ REFUSED = [
         "scale 0.5 and zero point 0 for integers made with 0.25 and 0",
     ),
     ("y = DequantizeLinear(x, s, z)", InvalidModel, "is float; int32, int8, uint8"),
-    ("q = QuantizeLinear(x, s, z) y = ArgMax<axis=1>(q)", UnsupportedModel, "it computes with the integers 'q'"),
+    ("q = QuantizeLinear(x, s, z) y = Cast<to=1>(q)", UnsupportedModel, "it computes with the integers 'q'"),
     ("q = QuantizeLinear<axis=1>(x, c, k) y = DequantizeLinear<axis=1>(q, c, k)", UnsupportedModel, "per channel"),
     (
         "q = QuantizeLinear(x, n, z) y = DequantizeLinear(q, n, z)",

@@ -50,6 +50,39 @@ def test_without_samples_there_is_nothing_to_run(tmp_path: Path) -> None:
     assert converted(Residual(kind="uint8").model(), tmp_path, None).report.against_quantized is None
 
 
+@pytest.mark.parametrize("sampled", [False, True])
+def test_grids_saturate_as_a_clip_did(sampled: bool, tmp_path: Path) -> None:
+    """onnxruntime leaves out a Clip from -1 to 1 in front of such a grid."""
+    rng = np.random.default_rng(3)
+    arrays = {
+        "w": rng.normal(0, 0.5, (8, 3, 3, 3)).astype(np.float32),
+        "v": rng.normal(0, 0.3, (4, 8, 3, 3)).astype(np.float32),
+        "s": np.float32(2 / 255),
+        "z": np.uint8(128),
+        "t": np.float32(0.1),
+    }
+    model = build(
+        """(float[1,3,12,12] x) => (float[1,4,8,8] y) {
+            g = QuantizeLinear(x, t, z)
+            h = DequantizeLinear(g, t, z)
+            c = Conv(h, w)
+            q = QuantizeLinear(c, s, z)
+            d = DequantizeLinear(q, s, z)
+            e = Conv(d, v)
+            f = QuantizeLinear(e, t, z)
+            y = DequantizeLinear(f, t, z)
+        }""",
+        17,
+        arrays=arrays,
+    )
+    samples, test = (4 * pictures(16, seed=i) for i in (1, 2))
+    net = interpreter.load(converted(model, tmp_path, samples if sampled else None, bits="16").data)
+    session = ort.InferenceSession(model.SerializeToString())
+    wanted = np.concatenate([session.run(None, {"x": x[None]})[0] for x in test])
+    got = np.concatenate([net.run_float(x[None])[0] for x in test])
+    assert sqnr_db(wanted, got) > 28  # of the roundings of the model itself
+
+
 def test_integer_operators_run_as_they_are(tmp_path: Path) -> None:
     """QLinearConv of a QOperator model, with a bias of int32."""
     rng = np.random.default_rng(1)
