@@ -172,6 +172,9 @@ def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
             names[node.output[0]] = {*node.input[:1], *node.output}
         elif node.op_type == "DequantizeLinear" and node.input[0] in names:
             names[node.input[0]].add(node.output[0])
+    moved: dict[str, list[Ends | None]] = {}  # by tensor that is rounded: what saturates in its place
+    for name, grid in floats.given.items():
+        moved.setdefault(grid.source, []).append(floats[name].clamp if name in floats.values else None)
     nodes: list[onnx.NodeProto] = []
     reals = {y: node for node in graph.node for y in node.output if y in names}  # integers; what quantized them
     for node in graph.node:
@@ -180,6 +183,7 @@ def _unrounded(graph: onnx.GraphProto, floats: Graph) -> None:  # case 3
             reals.update(dict.fromkeys(node.output, known[0]))
         if y in names or (node.op_type == "Clip" and node.input[0] in reals):
             clamps = [_clamp(floats, makers, name) for name in names[y] if name in floats.values]
+            clamps += moved.get(node.input[0], [])
             if node.op_type == "Clip":
                 reals[y] = reals[node.input[0]]
                 ends = _clipped(node, reals[y], constants, clamps)

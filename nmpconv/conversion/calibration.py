@@ -32,7 +32,7 @@ from nmpconv.graph.text import graph_hash
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes import stream
-from nmpconv.passes.float import FLOAT, fold_affine, fold_input, fuse_clamp
+from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import (
     attention_masks,
@@ -286,7 +286,6 @@ def _statistics(
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
     saturated = saturations.run(graph, seen)
     if saturated is not graph and seen:
-        saturated = fuse_clamp.run(saturated)
         stats = ranges.run(saturated, observed(saturated))
     return saturated, stats
 

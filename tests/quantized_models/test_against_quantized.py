@@ -50,9 +50,12 @@ def test_without_samples_there_is_nothing_to_run(tmp_path: Path) -> None:
     assert converted(Residual(kind="uint8").model(), tmp_path, None).report.against_quantized is None
 
 
-@pytest.mark.parametrize("sampled", [False, True])
-def test_grids_saturate_as_a_clip_did(sampled: bool, tmp_path: Path) -> None:
-    """onnxruntime leaves out a Clip from -1 to 1 in front of such a grid."""
+MOVES = ["MaxPool<kernel_shape=[1,1]>(c)", "Transpose<perm=[0,1,3,2]>(c)", "Pad(c, n)", "Add(c, c)"]
+
+
+@pytest.mark.parametrize(("sampled", "move"), [(False, "Identity(c)"), *((True, move) for move in MOVES)])
+def test_grids_saturate_as_a_clip_did(sampled: bool, move: str, tmp_path: Path) -> None:
+    """onnxruntime leaves out a Clip from -1 to 1 in front of such a grid, also where data moves in between."""
     rng = np.random.default_rng(3)
     arrays = {
         "w": rng.normal(0, 0.5, (8, 3, 3, 3)).astype(np.float32),
@@ -60,18 +63,20 @@ def test_grids_saturate_as_a_clip_did(sampled: bool, tmp_path: Path) -> None:
         "s": np.float32(2 / 255),
         "z": np.uint8(128),
         "t": np.float32(0.1),
+        "n": np.array([0, 0, 1, 1, 0, 0, 0, 0]),
     }
     model = build(
-        """(float[1,3,12,12] x) => (float[1,4,8,8] y) {
+        f"""(float[1,3,12,12] x) => (float[1,4,h,w] y) {{
             g = QuantizeLinear(x, t, z)
             h = DequantizeLinear(g, t, z)
             c = Conv(h, w)
-            q = QuantizeLinear(c, s, z)
+            m = {move}
+            q = QuantizeLinear(m, s, z)
             d = DequantizeLinear(q, s, z)
             e = Conv(d, v)
             f = QuantizeLinear(e, t, z)
             y = DequantizeLinear(f, t, z)
-        }""",
+        }}""",
         17,
         arrays=arrays,
     )

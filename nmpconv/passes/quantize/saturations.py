@@ -4,7 +4,7 @@ A QuantizeLinear saturates: exporters leave a Clip out that it replaces, and tra
 averages. What no sample reaches is left out: ranges of a few samples, beyond which the float model does better.
 
 1. The op that makes such a tensor saturates it, if it can.
-2. Otherwise a requantize does, which goes to an op that can (`fuse_clamp`).
+2. Otherwise a requantize does.
 3. Without samples, what may lie beyond is saturated where that costs nothing, as in case 1.
 
 What goes on to another grid stays as it is.
