@@ -284,7 +284,7 @@ def _statistics(
         stats = ranges.run(graph, seen)
     if options.save_profile is not None:
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
-    saturated = saturations.run(graph, seen)
+    saturated = graph if options.faithful else saturations.run(graph, seen)  # `given_grids` has the model's own ends
     if saturated is not graph and seen:
         stats = ranges.run(saturated, observed(saturated))
     return saturated, stats

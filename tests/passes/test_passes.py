@@ -144,7 +144,7 @@ WAYS = {
     "equalize": Way(call=equalized),
     "offsets": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "ranges": Way(call=ranges),
-    "saturations": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0])),
+    "saturations": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0] if "seen" in a else {})),
     "input_steps": Way(call=lambda module, graph, a: module.run(graph, seen_of(graph, varied(a)), varied(a))[0]),
     "input_grids": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0], fed(a))[0]),
     "given_grids": Way(after="RANGED", call=kept),
