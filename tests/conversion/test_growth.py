@@ -23,7 +23,7 @@ from nmpconv.calib.noise_budget import _largest
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Node
 from nmpconv.passes.memory import placement, plan_memory
-from nmpconv.passes.memory.placement import Buffer
+from nmpconv.passes.memory.placement import Buffer, Overlap
 from nmpconv.passes.quantize import offsets, rounding
 
 Made = tuple[list[onnx.NodeProto], list[str]]
@@ -177,14 +177,46 @@ def test_calls_grow_as_the_nodes_do(
     assert steep(few, many) == {}
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_buffers_in_the_order_of_time(seed: int) -> None:
-    """The lowest gap is the lowest offset that is free for all of a buffer's life."""
-    dice = random.Random(seed)
+def buffers_of(dice: random.Random) -> list[Buffer]:
     buffers = []
     for _ in range(dice.randrange(1, 60)):
         first = dice.randrange(-1, 30)
         buffers.append(Buffer({}, 16 * dice.randrange(1, 9), first, dice.randrange(first, 32)))
+    return buffers
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_moves_of_the_search_place_all_as_if_anew(seed: int) -> None:
+    """Buffers that a move changes are those that another place in the order changes."""
+    dice = random.Random(seed)
+    buffers = buffers_of(dice)
+    links = [
+        Overlap(x, y, -16 * dice.randrange(1, 5), 16 * dice.randrange(1, 5))
+        for x, a in enumerate(buffers)
+        for y, b in enumerate(buffers)
+        if x != y and a.last == b.first and a.first < b.first
+    ]
+    meets = placement._meets(buffers, links)
+    order = sorted(range(len(buffers)), key=lambda i: buffers[i].first)
+    peak, offsets = placement._in_order(buffers, meets, order)
+    found = placement._searched(buffers, meets, (peak, [*offsets], [*order]), 0, 200)
+    moves = random.Random(0)
+    for _ in range(200):
+        highest = max(order, key=lambda i: offsets[i] + buffers[i].bytes)
+        moved = highest if moves.random() < 0.5 else moves.choice(order)
+        candidate = [i for i in order if i != moved]
+        candidate.insert(moves.randrange(len(order)), moved)
+        new_peak, new_offsets = placement._in_order(buffers, meets, candidate)
+        if new_peak <= peak:
+            peak, offsets, order = new_peak, new_offsets, candidate
+    assert found == offsets
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_buffers_in_the_order_of_time(seed: int) -> None:
+    """The lowest gap is the lowest offset that is free for all of a buffer's life."""
+    dice = random.Random(seed)
+    buffers = buffers_of(dice)
     meets = placement._meets(buffers, ())
     order = sorted(range(len(buffers)), key=lambda i: (buffers[i].first, -buffers[i].bytes))
     assert placement._in_time(buffers) == placement._in_order(buffers, meets, order)[1]

@@ -11,10 +11,10 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from math import inf
 
@@ -91,30 +91,79 @@ def place(buffers: Sequence[Buffer], links: Sequence[Overlap], room: int, budget
 def _placed(bare: Sequence[tuple[int, int, int]], links: Sequence[Overlap], room: int, budget: int) -> Sequence[int]:
     """Offsets of buffers by their bytes and their times: the candidates of a conversion have the same."""
     buffers = [Buffer({}, *numbers) for numbers in bare]
-    indices = range(len(buffers))
     if _pairs(buffers) > PAIRS_MOST:
         return _in_time(buffers)
     meets = _meets(buffers, links)
-    orders = [
-        sorted(indices, key=lambda i: (-buffers[i].bytes, buffers[i].first)),
-        sorted(indices, key=lambda i: (-buffers[i].bytes * (buffers[i].last - buffers[i].first + 1), buffers[i].first)),
-        sorted(indices, key=lambda i: (-_pressure(buffers, meets, i), -buffers[i].bytes, buffers[i].first)),
-        sorted(indices, key=lambda i: (buffers[i].first, -buffers[i].bytes)),
+    keys: list[Callable[[int], tuple[int, ...]]] = [
+        lambda i: (-buffers[i].bytes, buffers[i].first),
+        lambda i: (-buffers[i].bytes * (buffers[i].last - buffers[i].first + 1), buffers[i].first),
+        lambda i: (-_pressure(buffers, meets, i), -buffers[i].bytes, buffers[i].first),
+        lambda i: (buffers[i].first, -buffers[i].bytes),
     ]
+    orders = (sorted(range(len(buffers)), key=key) for key in keys)
     least = bound(buffers, links)
     peak, offsets, order = _first_best(((*_in_order(buffers, meets, o), o) for o in orders), least)
+    return _searched(buffers, meets, (peak, offsets, order), room, budget // (1 + sum(map(len, meets))))
+
+
+def _searched(buffers: Sequence[Buffer], meets: Sequence[Meets], plan: Plan, room: int, rounds: int) -> list[int]:
+    """Offsets after so many moves of a buffer in the order, of which those stay that make the peak no higher."""
+    peak, offsets, order = plan
+    ends = [offset + b.bytes for offset, b in zip(offsets, buffers, strict=True)]
+    rank: list[float] = [0] * len(order)
+    for place, i in enumerate(order):
+        rank[i] = place
     dice = random.Random(0)
-    for _ in range(budget // (1 + sum(map(len, meets)))):
+    for _ in range(rounds):
         if peak <= room:
             break
-        highest = max(order, key=lambda i: offsets[i] + buffers[i].bytes)
-        moved = highest if dice.random() < 0.5 else dice.choice(order)
-        candidate = [i for i in order if i != moved]
-        candidate.insert(dice.randrange(len(order)), moved)
-        new_peak, new_offsets = _in_order(buffers, meets, candidate)
-        if new_peak <= peak:
-            peak, offsets, order = new_peak, new_offsets, candidate
+        moved = max(order, key=ends.__getitem__) if dice.random() < 0.5 else dice.choice(order)
+        old, new = int(rank[moved]), dice.randrange(len(order))
+        changed = _replaced(buffers, meets, (peak, offsets, rank), moved, new + (0.5 if new > old else -0.5))
+        if changed is None:
+            continue
+        for i, offset in changed.items():
+            offsets[i], ends[i] = offset, offset + buffers[i].bytes
+        order.insert(new, order.pop(old))
+        for place in range(min(old, new), max(old, new) + 1):
+            rank[order[place]] = place
+        peak = max(ends)
     return offsets
+
+
+def _replaced(
+    buffers: Sequence[Buffer],
+    meets: Sequence[Meets],
+    plan: tuple[int, Sequence[int], list[float]],
+    moved: int,
+    to: float,
+) -> dict[int, int] | None:
+    """New offsets where a buffer is moved to another rank in the order; None where the peak would be higher.
+
+    plan: peak, offsets, and the rank of each buffer. Only buffers behind a change are placed again.
+    """
+    peak, offsets, rank = plan
+    low, high = sorted((rank[moved], to))
+    old, rank[moved] = rank[moved], to
+    waiting = [(rank[j], j) for j in (moved, *meets[moved]) if j == moved or low < rank[j] < high]
+    heapify(waiting)
+    queued, changed = {j for _, j in waiting}, dict[int, int]()
+    try:
+        while waiting:
+            own, i = heappop(waiting)
+            before = ((changed.get(j, offsets[j]), ends) for j, ends in meets[i].items() if rank[j] < own)
+            offset = _lowest((at + first, at + last) for at, (first, last) in before)
+            if offset + buffers[i].bytes > peak:
+                return None
+            if offset != offsets[i]:
+                changed[i] = offset
+                later = [j for j in meets[i] if rank[j] > own and j not in queued]
+                queued.update(later)
+                for j in later:
+                    heappush(waiting, (rank[j], j))
+    finally:
+        rank[moved] = old
+    return changed
 
 
 def _pairs(buffers: Sequence[Buffer]) -> int:
@@ -185,12 +234,19 @@ def _in_order(buffers: Sequence[Buffer], meets: Sequence[Meets], order: Sequence
     """Peak and offsets when the buffers are placed in this order, each at the lowest free offset."""
     offsets, peak = [-1] * len(buffers), 0
     for i in order:
-        offset = 0
-        taken = ((offsets[j] + low, offsets[j] + high) for j, (low, high) in meets[i].items() if offsets[j] >= 0)
-        for start, end in sorted(taken):
-            if start >= offset:
-                break
-            offset = max(offset, end)
+        offset = _lowest(
+            (offsets[j] + low, offsets[j] + high) for j, (low, high) in meets[i].items() if offsets[j] >= 0
+        )
         offsets[i] = offset
         peak = max(peak, offset + buffers[i].bytes)
     return peak, offsets
+
+
+def _lowest(taken: Iterable[tuple[int, int]]) -> int:
+    """The lowest offset outside of these open intervals."""
+    offset = 0
+    for start, end in sorted(taken):
+        if start >= offset:
+            break
+        offset = max(offset, end)
+    return offset
