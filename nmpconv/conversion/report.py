@@ -152,9 +152,7 @@ class Report(Summarized):
     @staticmethod
     def of(graph: Graph) -> Report:
         """Report of a planned graph, without measurements."""
-        sums = residual_operands.found(graph)  # whose layers' results nobody stores
-        held = {name: graph[residual.add.outputs[0]] for name, residual in sums.items()}
-        layers = tuple(_layer(graph, node, held.get(node.outputs[0])) for node in graph.nodes)
+        layers = _layers_of(graph)
         quantized = sum(all(v.quant for v in graph.outs(node)) for node in graph.nodes)
         return Report(
             quantized,
@@ -219,8 +217,10 @@ class Report(Summarized):
         slim: the measured graph, from which channels may be gone; step: that, or what a call of a stream computes;
         planned: in bands where RAM is short.
         """
-        sizes, thin, call = Report.of(planned), Report.of(slim), Report.of(step)
-        pairs = list(zip(self.layers, thin.layers, strict=True))
+        sizes, thin = Report.of(planned), _layers_of(slim)
+        thin_macs = sum(layer.macs for layer in thin)
+        call_macs = thin_macs if step is slim else sum(_macs(step, node) for node in step.nodes)
+        pairs = list(zip(self.layers, thin, strict=True))
         return replace(
             self,
             arena_bytes=sizes.arena_bytes,
@@ -229,9 +229,9 @@ class Report(Summarized):
             memories=sizes.memories,
             layers=tuple(replace(old, channels=new.channels, macs=new.macs) for old, new in pairs),
             dropped_channels=sum(old.channels - new.channels for old, new in pairs),
-            dropped_macs=self.macs - thin.macs,
-            banded_macs=sizes.macs - call.macs,
-            window_macs=thin.macs if call.macs < thin.macs else 0,
+            dropped_macs=self.macs - thin_macs,
+            banded_macs=sizes.macs - call_macs,
+            window_macs=thin_macs if call_macs < thin_macs else 0,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -347,6 +347,13 @@ def _with_errors(
     )
 
 
+def _layers_of(graph: Graph) -> tuple[Layer, ...]:
+    """Layers of an integer graph, without measurements."""
+    sums = residual_operands.found(graph)  # whose layers' results nobody stores
+    held = {name: graph[residual.add.outputs[0]] for name, residual in sums.items()}
+    return tuple(_layer(graph, node, held.get(node.outputs[0])) for node in graph.nodes)
+
+
 def _layer(graph: Graph, node: Node, held: Value | None) -> Layer:
     """held: what is stored in the place of the node's output."""
     x, y = _quant(graph, node.inputs[0]), _quant(graph, node.outputs[0])
@@ -370,8 +377,12 @@ def _layer(graph: Graph, node: Node, held: Value | None) -> Layer:
         bias=(int(b.data.min()), int(b.data.max())) if b is not None and b.data is not None and b.quant else None,
         bias_bits=b.quant.bits if b is not None and b.quant else None,
         channels=0 if w is None else w.shape[0],
-        macs=OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node)),
+        macs=_macs(graph, node),
     )
+
+
+def _macs(graph: Graph, node: Node) -> int:
+    return OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node))
 
 
 def _memories(graph: Graph) -> tuple[int, int, int] | None:
@@ -381,7 +392,7 @@ def _memories(graph: Graph) -> tuple[int, int, int] | None:
 
 def _lower_bound(graph: Graph) -> int:
     """Lower bound of RAM, of tensors apart, or where some overlap: of those; 0 of a graph without places."""
-    if not peak(graph):
+    if any(value.offset is None for value in graph.activations()):
         return 0
     apart = lower_bound(graph)
     return apart if peak(graph) >= apart else lower_bound(graph, bands=BANDS_MAX)

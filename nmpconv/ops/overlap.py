@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nmpconv.ir import ARENA_ALIGN
 
@@ -33,6 +34,10 @@ class Lines:
 
     def nearest(self, bands: int) -> tuple[int, int] | None:
         """The least distances at which so many bands are enough: y begins before x, and after it; None: nowhere."""
+        return _nearest(self, bands)
+
+    def _search(self, bands: int) -> tuple[int, int] | None:
+        """`nearest`, of lines that were not asked about before."""
         if self.bands(self.x * self.inputs) is None:
             return None
         before = self._least(self.y * self.outputs, lambda d: self._count(-d, up=False), bands)
@@ -64,3 +69,9 @@ class Lines:
             return self.outputs - max(-((at - self.x * min(end, self.inputs)) // self.y), 0)
         first = max(done * self.stride - self.before, 0)
         return min((self.x * first - at) // self.y, self.outputs)
+
+
+@lru_cache(4096)
+def _nearest(lines: Lines, bands: int) -> tuple[int, int] | None:
+    """`Lines.nearest`, once for all layers of one shape."""
+    return lines._search(bands)

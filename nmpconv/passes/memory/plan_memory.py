@@ -75,10 +75,8 @@ def peak(graph: Graph) -> int:
 
 def lower_bound(graph: Graph, *, bands: int = 1) -> int:
     """Bytes that are alive together, at worst: no plan with at most so many bands an op is smaller."""
-    variants = _variants(graph)
-    return min(
-        bound(buffers, links_of(graph, buffers, dict.fromkeys(range(len(graph.nodes)), bands))) for buffers in variants
-    )
+    steps = dict.fromkeys(range(len(graph.nodes)), bands) if bands > 1 else {}
+    return min(bound(buffers, links_of(graph, buffers, steps)) for buffers in _variants(graph))
 
 
 def fits(graph: Graph, room: int) -> bool:
