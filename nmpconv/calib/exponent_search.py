@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
@@ -28,6 +28,7 @@ HEADROOM_16 = 2 * (1 - 2.0**-15)
 FLAT = 2.0**-17
 FLAT_POINTS = 4097
 ZOOM = 64
+POINTS = 2**14  # that functions are asked for at once
 Function = Callable[[np.ndarray], np.ndarray]
 Range = tuple[float, float]
 
@@ -131,19 +132,20 @@ def expected_sqnr_db(
     functions: what is applied next, each for itself: the mean of the errors after them. origin: what the integer 0
     stands for.
     """
-    return best_sqnr_db(stats, [exponent], bits, functions, origin)
-
-
-def best_sqnr_db(
-    stats: TensorStats | Rounded,
-    exponents: Sequence[float],
-    bits: int,
-    functions: Sequence[Function] = (),
-    origin: float = 0.0,
-) -> float:
-    """Returns the SQNR of the best of these exponents."""
     rounded = stats if isinstance(stats, Rounded) else Rounded(stats)
-    return _db(float(rounded.relative_errors(np.array([2.0**e for e in exponents]), bits, functions, origin).min()))
+    return _db(float(rounded.relative_errors(np.array([2.0**exponent]), bits, functions, origin)[0]))
+
+
+def best_sqnrs_db(
+    rounded: Rounded,
+    exponents: Sequence[Sequence[float]],
+    bits: int,
+    functions: Sequence[Function],
+    origins: np.ndarray,
+) -> np.ndarray:
+    """Returns the SQNR of the best exponent of each row, with the origin of the row."""
+    steps = np.array([[2.0**e for e in row] for row in exponents])
+    return np.array([_db(best) for best in rounded.errors_after(functions, steps, origins, bits).min(1).tolist()])
 
 
 def grid_sqnrs_db(
@@ -152,9 +154,11 @@ def grid_sqnrs_db(
     """Returns the SQNR of each of these grids, [S], as `expected_sqnr_db` has it."""
     if functions:
         grids = [*zip(steps.tolist(), origins.tolist(), strict=True)]
-        each = {
-            (s, o): rounded.relative_errors(np.array([s]), bits, functions, o).item() for s, o in dict.fromkeys(grids)
-        }
+        unlike = list(dict.fromkeys(grids))
+        rows = np.array(unlike)
+        each = dict(
+            zip(unlike, rounded.errors_after(functions, rows[:, :1], rows[:, 1], bits)[:, 0].tolist(), strict=True)
+        )
         errors = np.array([each[grid] for grid in grids])
     else:
         errors = rounded.relative_errors(steps, bits, (), origins)
@@ -203,6 +207,25 @@ def _bent(function: Function, lo: float, hi: float, allowed: float) -> Range:
     return _bent(function, low, high, allowed) if 0 < high - low < (hi - lo) / ZOOM else (low, high)
 
 
+def _ratios(power: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """errors [G, S] over power [G]; inf for an error without a signal."""
+    there = power != 0
+    ratios = np.where(errors > 0, np.inf, 0.0)
+    ratios[there] = errors[there] / power[there, None]
+    return ratios
+
+
+def _parts(sizes: Sequence[int]) -> Iterator[slice]:
+    """Neighbours of at most POINTS together, or one."""
+    start = total = 0
+    for i, size in enumerate(sizes):
+        if i > start and total + size > POINTS:
+            yield slice(start, i)
+            start, total = i, 0
+        total += size
+    yield slice(start, len(sizes))
+
+
 class Rounded:
     """Rounding of values with these statistics. Who tries many grids keeps it: bins are prepared once.
 
@@ -226,32 +249,60 @@ class Rounded:
 
         The mean of those after each function, where there are any: then all steps have one origin, else [S].
         """
-        squares = [self._squares_after(function, steps, bits, float(origin)) for function in functions]
-        squares = squares or [self._squares(steps, bits, origin)]
-        ratios = [errors / power if power else np.where(errors > 0, np.inf, 0.0) for power, errors in squares]
+        if functions:
+            return self.errors_after(functions, np.array([steps]), np.array([origin]), bits)[0]
+        power, errors = self._squares(steps, bits, origin)
+        return _ratios(np.array([power]), errors[None])[0]
+
+    def errors_after(
+        self, functions: Sequence[Function], steps: np.ndarray, origins: np.ndarray, bits: int
+    ) -> np.ndarray:
+        """`relative_errors` of rows of steps [G, S], each with one origin [G], all in few calls of each function."""
+        ratios = [_ratios(*self._squares_after(function, steps, origins, bits)) for function in functions]
         return ratios[0] if len(ratios) == 1 else np.asarray(np.mean(ratios, axis=0))
 
     def _squares_after(
-        self, function: Function, steps: np.ndarray, bits: int, origin: float
-    ) -> tuple[float, np.ndarray]:
-        """As `_squares`, of the results of a function."""
-        reach = (1 - INT_MIN[bits]) * steps.max() + abs(origin)  # a step more than the coarsest grid holds
-        x, weight = _points(self.stats, steps.min(), reach)
-        signal, moved = function(x), x - origin
+        self, function: Function, steps: np.ndarray, origins: np.ndarray, bits: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `_squares`, of the results of a function: [G] and [G, S]."""
+        # The points of a row reach a step beyond what its coarsest grid holds.
+        reaches = (1 - INT_MIN[bits]) * steps.max(1) + np.abs(origins)
+        ends = zip(steps.min(1).tolist(), reaches.tolist(), strict=True)
+        points = [_points(self.stats, step, reach) for step, reach in ends]
+        power, errors = np.empty(len(steps)), np.empty(steps.shape)
+        for part in _parts([len(x) for x, _ in points]):
+            rows = points[part]
+            signal, squares = self._errors_at([x for x, _ in rows], function, steps[part], origins[part], bits)
+            start = 0
+            for i, (x, weight) in enumerate(rows, part.start):
+                here = slice(start, start + len(x))
+                power[i], errors[i] = weight @ signal[here] ** 2, [weight @ row[here] for row in squares]
+                start = here.stop
+        return power, errors
+
+    def _errors_at(
+        self, points: Sequence[np.ndarray], function: Function, steps: np.ndarray, origins: np.ndarray, bits: int
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The function at the points of all rows, one after the other, and squares of its errors with each step."""
+        x, row = np.concatenate(points), np.repeat(np.arange(len(points)), [len(part) for part in points])
+        signal, origin = function(x), origins[row]
+        moved = x - origin
         levels = np.arange(INT_MIN[bits], INT_MAX[bits] + 1.0)
-        errors = []
-        for step in steps:
+        every = []
+        for column in steps.T:
+            step = column[row]
             exact = np.floor(moved / step + 0.5)
             level = np.minimum(np.maximum(exact, levels[0]), levels[-1])
-            if len(levels) < len(x):  # each of them is what many points come to
-                got = function(origin + levels * step).take((level - levels[0]).astype(np.intp))
+            if len(levels) * len(points) < len(x):  # each of them is what many points come to
+                table = function((origins[:, None] + levels * column[:, None]).reshape(-1))
+                got = table.take((level - levels[0]).astype(np.intp) + row * len(levels))
             else:
                 got = function(origin + level * step)
             squares = (signal - got) ** 2
             if self._saturated != 1:
                 squares *= np.where(level == exact, 1.0, self._saturated)
-            errors.append(weight @ squares)
-        return float(weight @ signal**2), np.array(errors)
+            every.append(squares)
+        return signal, every
 
     def _squares(self, steps: np.ndarray, bits: int, origin: np.ndarray | float) -> tuple[float, np.ndarray]:
         """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -42,10 +43,10 @@ class Histogram:
         counts[HALF] -= zeros
         return cls(exponent, zeros, counts)
 
-    @property
+    @cached_property
     def width(self) -> float:
         """Width of a bin; 0 while there are none."""
-        return 0.0 if self.exponent is None else float(np.ldexp(1.0 / HALF, self.exponent))
+        return 0.0 if self.exponent is None else math.ldexp(1.0 / HALF, self.exponent)
 
     @property
     def total(self) -> int:
@@ -88,10 +89,13 @@ class Histogram:
         """
         if self.exponent is None:
             return np.zeros(1), np.array([float(self.zeros)])
+        ends = (HALF - reach / self.width, HALF + reach / self.width)
+        cuts = [cut for cut in ends if 0 <= cut < BINS and cut != int(cut) and self.counts[int(cut)]]
+        if not cuts and PER_STEP * self.width <= step:
+            return self._middles
         start = self.used.astype(np.float64)  # in bins
-        for cut in (HALF - reach / self.width, HALF + reach / self.width):
-            if 0 <= cut < BINS and cut != int(cut) and self.counts[int(cut)]:
-                start = np.insert(start, np.searchsorted(start, cut), cut)
+        for cut in cuts:
+            start = np.insert(start, np.searchsorted(start, cut), cut)
         bin_ = np.floor(start).astype(np.int64)
         size = np.minimum(bin_ + 1, np.append(start[1:], np.inf)) - start
         many = np.maximum(1, np.ceil(PER_STEP * self.width / step * size))
@@ -100,6 +104,16 @@ class Histogram:
         x = native_sums.evenly(start, size, many, HALF, self.width)
         weight = np.repeat(self.counts[bin_] * size / many, many)
         return np.append(x, 0.0), np.append(weight, float(self.zeros))
+
+    @cached_property
+    def _middles(self) -> tuple[np.ndarray, np.ndarray]:
+        """`points`, one of each bin; for reading."""
+        ones = np.ones(len(self.used))
+        x = native_sums.evenly(self.used.astype(np.float64), ones, ones.astype(np.int64), HALF, self.width)
+        points = np.append(x, 0.0), np.append(self.counts[self.used], float(self.zeros))
+        for array in points:
+            array.setflags(write=False)
+        return points
 
     def bins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(lower edge, upper edge, weight), float64, of every bin in use; zeros are not in them."""

@@ -10,8 +10,9 @@ from nmpconv.calib.exponent_search import (
     METHODS,
     STEPS_DOWN,
     Function,
+    Rounded,
     Table,
-    best_sqnr_db,
+    best_sqnrs_db,
     choose,
     expected_sqnr_db,
     smallest_exponent,
@@ -191,10 +192,31 @@ def test_a_narrow_range_far_from_0_costs_no_memory() -> None:
         return values - 10
 
     step = 2.0**-19
-    found = best_sqnr_db(stats_of(x), [-19 - k for k in range(6)], 8, (plain,), origin=10.0)
+    exponents = [[-19 - k for k in range(6)]]
+    found = best_sqnrs_db(Rounded(stats_of(x)), exponents, 8, (plain,), np.array([10.0]))[0]
     error = np.rint((x - 10) / step) * step - (x - 10)
     assert found == pytest.approx(10 * np.log10(np.square(x - 10).mean() / np.square(error).mean()), abs=0.3)
     assert max(seen) <= 70_000
+
+
+@pytest.mark.parametrize(("bits", "count"), [(8, 40), (8, N), (16, 400)])
+@pytest.mark.parametrize("saturated", [1.0, 4.0])
+def test_many_grids_are_measured_as_one(bits: int, count: int, saturated: float) -> None:
+    """Grids share calls of the function, which change no bit of the errors."""
+    calls: list[int] = []
+
+    def counted(values: np.ndarray) -> np.ndarray:
+        calls.append(len(values))
+        return silu(values)
+
+    rounded = Rounded(stats_of(DISTRIBUTIONS["normal"][:count]), saturated)
+    steps = 2.0 ** (RNG.uniform(-6, -3, (30, 1)) - np.arange(3)) * 2.0 ** (8 - bits)
+    origins = RNG.uniform(-1, 1, 30)
+    together = rounded.errors_after((counted, np.tanh), steps, origins, bits)
+    few = len(calls)
+    rows = [rounded.relative_errors(row, bits, (counted, np.tanh), at) for row, at in zip(steps, origins, strict=True)]
+    assert np.array_equal(together, rows)
+    assert few == 4 if count == 40 else few <= len(calls) / 2
 
 
 def test_max_clips_nothing_and_kl_drops_outliers() -> None:

@@ -33,7 +33,7 @@ import numpy as np
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.base.memo import Recent
-from nmpconv.calib.exponent_search import Function, Rounded, best_sqnr_db, grid_sqnrs_db, smallest_exponent
+from nmpconv.calib.exponent_search import Function, Rounded, best_sqnrs_db, grid_sqnrs_db, smallest_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node, Value
@@ -347,8 +347,7 @@ def _best_db(rounded: Rounded, origins: np.ndarray, functions: Sequence[Function
     tops = [smallest_exponent(ends[0] - origin, ends[1] - origin, 8) for origin in origins.tolist()]
     exponents = [[top - down for down in range(STEPS_DOWN + 1)] for top in tops]
     if functions:
-        pairs = zip(exponents, origins.tolist(), strict=True)
-        best = np.array([best_sqnr_db(rounded, row, 8, functions, origin) for row, origin in pairs])
+        best = best_sqnrs_db(rounded, exponents, 8, functions, origins)
     else:
         steps = np.ldexp(1.0, exponents)
         each = grid_sqnrs_db(rounded, steps.reshape(-1), np.repeat(origins, steps.shape[1]), 8)
