@@ -27,7 +27,7 @@ from nmpconv.evaluation.float_reference import infer
 from nmpconv.evaluation.task_metrics import Measure
 from nmpconv.file.reader import FileTensor
 from nmpconv.file.writer import to_bytes
-from nmpconv.ir import FLOAT, Graph
+from nmpconv.ir import FLOAT, Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.exponents import provisional, saturating
@@ -216,9 +216,13 @@ class AssumedWidths:
         self._plain = provisional(fitter.graph, fitter.bits)
         self._groups = {name: group for group in grid_groups(fitter.graph) for name in group}
 
+    def widened(self, wide: Sequence[str]) -> set[str]:
+        """The tensors that are on the grids of these."""
+        return {member for name in wide for member in self._groups.get(name, ())}
+
     def graph(self, wide: Sequence[str]) -> Graph:
         """wide: tensors that get 16 bits, with all that are on their grids."""
-        names = {member for name in wide for member in self._groups.get(name, ())}
+        names = self.widened(wide)
         quant = saturating(16, 0, None)
         return self._plain.with_values(*(replace(self._plain[n], quant=quant, dtype=quant.dtype) for n in names))
 
@@ -232,11 +236,13 @@ def widened(choices: Choices, wide: Sequence[str], place: str) -> Choices:
 
 
 def work(graph: Graph) -> int:
+    """Work of all nodes."""
+    return sum(work_of(graph, node) for node in graph.nodes)
+
+
+def work_of(graph: Graph, node: Node) -> int:
     """Multiply-accumulates times the bytes of an element of the wider of their two operands, and the bytes of all
     results. Operands that are not integers yet do not count."""
-    total = 0
-    for node in graph.nodes:
-        macs = OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node))
-        widths = [np.dtype(value.dtype).itemsize for value in graph.ins(node)[:2] if value.dtype != FLOAT]
-        total += macs * max(widths, default=1) + sum(value.nbytes for value in graph.outs(node))
-    return total
+    macs = OPS[node.op].macs(node.params, graph.ins(node), graph.outs(node))
+    widths = [np.dtype(value.dtype).itemsize for value in graph.ins(node)[:2] if value.dtype != FLOAT]
+    return macs * max(widths, default=1) + sum(value.nbytes for value in graph.outs(node))

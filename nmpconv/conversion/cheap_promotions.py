@@ -16,7 +16,7 @@ from functools import partial
 
 from nmpconv.base.workers import Workers
 from nmpconv.calib.noise_budget import budget
-from nmpconv.conversion.candidates import AssumedWidths, Candidate, CandidateEvaluator, narrow, widened, work
+from nmpconv.conversion.candidates import AssumedWidths, Candidate, CandidateEvaluator, narrow, widened, work, work_of
 from nmpconv.conversion.quantizer import Fitter, Prepared
 from nmpconv.conversion.validation import Considered, Score
 from nmpconv.passes.memory import plan_memory
@@ -75,14 +75,24 @@ def _loud(trials: CandidateEvaluator, prepared: Prepared, is_cheap: Callable[...
 
 
 def _costs(fitter: Fitter) -> Callable[..., bool]:
-    """Returns a check whether grids cost next to nothing together, by their widths alone."""
+    """Returns a check whether grids cost next to nothing together, by their widths alone.
+
+    Only nodes at these grids are looked at again: other nodes cost what they cost without.
+    """
     widths = AssumedWidths(fitter)
     plain = widths.graph(())
-    ram, most = plan_memory.lower_bound(plain), (1 + WORK) * work(plain)
+    ram, whole = plan_memory.lower_bound(plain), work(plain)
+    sharing = plan_memory.Sharing.of(plain)
+    at: dict[str, list[int]] = {}
+    for i, node in enumerate(plain.nodes):
+        for name in {*node.inputs, *node.outputs}:
+            at.setdefault(name, []).append(i)
 
     def is_cheap(*names: str) -> bool:
         wide = widths.graph(names)
-        return work(wide) <= most and plan_memory.fits(wide, ram)
+        changed = {i for name in widths.widened(names) for i in at.get(name, ())}
+        more = sum(work_of(wide, wide.nodes[i]) - work_of(plain, wide.nodes[i]) for i in changed)
+        return whole + more <= (1 + WORK) * whole and plan_memory.fits(wide, ram, sharing.with_changed(wide, changed))
 
     return is_cheap
 

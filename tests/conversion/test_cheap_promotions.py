@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from float_nets import RELU, feeds, in_bits, observed
 from nets import Net
 
 from nmpconv.conversion import cheap_promotions
-from nmpconv.conversion.candidates import CandidateEvaluator, ValidationSet
+from nmpconv.conversion.candidates import AssumedWidths, CandidateEvaluator, ValidationSet, work
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.errors import Unsupported
 from nmpconv.graph.trace import Trace
@@ -53,6 +54,32 @@ def test_the_loud_and_small() -> None:
     assert wide.ram <= base.ram
     assert wide.work <= (1 + cheap_promotions.WORK) * base.work
     assert cheap_promotions.note(base, wide).startswith(f"16 bits for {wide.wide[0]}")
+
+
+def test_costs_of_a_few_grids_are_those_of_the_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that no changed tensor is at are taken from the graph without wide tensors."""
+    graph = net()
+    fitter = SimpleNamespace(graph=graph, bits=in_bits(graph, 8, x=16, y=16))
+    widths = AssumedWidths(fitter)
+    plain, seen = widths.graph(()), list[tuple[Graph, plan_memory.Sharing]]()
+    fits = plan_memory.fits
+
+    def noted(wide: Graph, room: int, sharing: plan_memory.Sharing) -> bool:
+        seen.append((wide, sharing))
+        return fits(wide, room, sharing)
+
+    monkeypatch.setattr(plan_memory, "fits", noted)
+    monkeypatch.setattr(cheap_promotions, "WORK", 0.1)
+    is_cheap, ram = cheap_promotions._costs(fitter), plan_memory.lower_bound(plain)
+    names = [(value.name,) for value in graph.activations()]
+    answers = []
+    for wide in [*names, (MEAN, SMALL), ("a", MEAN, "v")]:
+        whole = widths.graph(wide)
+        enough = work(whole) <= 1.1 * work(plain)
+        answers.append(is_cheap(*wide))
+        assert answers[-1] == (enough and fits(whole, ram, plan_memory.Sharing.of(whole)))
+    assert {*answers} == {True, False}
+    assert seen and all(sharing == plan_memory.Sharing.of(wide) for wide, sharing in seen)
 
 
 @pytest.mark.parametrize("limit", ["SHARE", "WORK", "FLASH", "GAIN"])

@@ -19,7 +19,7 @@ without a copy, and run a pointwise convolution together with the one before it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nmpconv.ir import ARENA_ALIGN, Graph, Node
@@ -53,6 +53,14 @@ class Sharing:
         rows = [(in_place(graph, node), placed_inputs(graph, node)) for node in graph.nodes]
         return Sharing(graph.lifetimes(), [row[0] for row in rows], [row[1] for row in rows])
 
+    def with_changed(self, graph: Graph, nodes: Iterable[int]) -> Sharing:
+        """Sharing of a graph with the same nodes, of which the tensors of some, by index, have other widths."""
+        inside, placed = [*self.in_place], [*self.placed]
+        for i in nodes:
+            node = graph.nodes[i]
+            inside[i], placed[i] = in_place(graph, node), placed_inputs(graph, node)
+        return Sharing(self.lives, inside, placed)
+
 
 def run(graph: Graph, room: int | None = None, *, share: float = 0.0) -> Graph:
     """Sets the offset of every activation.
@@ -79,9 +87,8 @@ def lower_bound(graph: Graph, *, bands: int = 1) -> int:
     return min(bound(buffers, links_of(graph, buffers, steps)) for buffers in _variants(graph))
 
 
-def fits(graph: Graph, room: int) -> bool:
+def fits(graph: Graph, room: int, sharing: Sharing) -> bool:
     """Checks whether the lower bound without bands is at most room. The second variant is made only if needed."""
-    sharing = Sharing.of(graph)
     choices = (True, False) if any(sharing.placed) else (False,)
     return any(bound(buffers_of(graph, placed=placed, sharing=sharing), ()) <= room for placed in choices)
 
