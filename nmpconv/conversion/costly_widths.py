@@ -4,15 +4,15 @@
    `runtime.costs` estimates them, or LITTLE more, which no user notices. Most models do: a look at the work tells it of
    them.
 2. Of others the grids that `--strict` makes int8 are put in order: first inputs, as samples that calibration did not
-   see may reach further; then those that make at least SHARE of the noise at the heads at 8 bits, by that share divided
-   by the work that 16 bits add. Without samples they are all of these, by the work alone.
+   see may reach further; then the `loud` ones at 8 bits, by their shares of the noise divided by the work that 16 bits
+   add. Without samples they are all of these, by the work alone.
 3. As many of them stay int16 as fit, in this order. One that does not fit is left out, and the next ones are looked at,
    ROUNDS times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nmpconv.calib.noise_budget import budget
 from nmpconv.calib.observers import OutOfRange
@@ -93,16 +93,25 @@ def _in_order(lean: Fitter, groups: Sequence[list[str]], least: int) -> list[lis
     shares = {group[0]: 1.0 for group in others}
     if len(lean.images):
         ranged = lean.without_images().prepare("none", [], Trace()).ranged
-        noise = budget(ranged, groups, heads(lean.graph), lean.images, asked=list(shares), least=SHARE)
-        shares = {name: share for name, share in noise.shares.items() if share >= SHARE}
+        noise = budget(ranged, groups, heads(lean.graph), lean.images, asked=list(shares), least=SHARE**2)
+        shares = loud(noise.shares)
 
     widths = AssumedWidths(lean)
 
     def price(group: Sequence[str]) -> float:
         return (work(widths.graph(group)) - least) / shares.get(group[0], 1.0)
 
-    loud = [group for group in others if group[0] in shares]
-    return [*sorted(inputs, key=price), *sorted(loud, key=price)]
+    noisy = [group for group in others if group[0] in shares]
+    return [*sorted(inputs, key=price), *sorted(noisy, key=price)]
+
+
+def loud(shares: Mapping[str, float], noise: float = 1.0) -> dict[str, float]:
+    """Those of at least SHARE of the noise; where they leave less than SHARE of it, those of at least SHARE of what is
+    left, too, which they drown out."""
+    most = {name: share for name, share in shares.items() if share >= SHARE * noise}
+    rest = {name: share for name, share in shares.items() if name not in most}
+    left = sum(rest.values())
+    return most | loud(rest, left) if most and left < SHARE * noise else most
 
 
 def _affordable(order: Sequence[list[str]], fits: Callable[[Sequence[list[str]]], bool]) -> list[list[str]]:
