@@ -3,6 +3,7 @@
 1. Raw pixels, constants, and tensors whose grid the model gives.
 2. A clamp.
 3. What an op makes of its inputs' (`Op.reach`).
+4. A blend x + g * (y - x) with g from 0 to 1 lies between x and y: so does the state of a GRU, from step to step.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nmpconv.ir import Given, Graph
+from nmpconv.ir import Given, Graph, Node
 from nmpconv.ops import OPS
-from nmpconv.ops.traits import ANY, Bounds, within_clamp
+from nmpconv.ops.traits import ANY, Bounds, hull, within_clamp
 
 PIXELS = (-128.0, 127.0)
 
@@ -25,12 +26,35 @@ def known(graph: Graph, grids: Mapping[str, Given]) -> dict[str, Bounds]:
     }
     bounds |= {name: (grid.min, grid.max) for name, grid in grids.items() if name in bounds}
     bounds |= dict.fromkeys(graph.pixels, PIXELS)
+    makers = graph.producers()
     for node in graph.nodes:
         out = graph[node.outputs[0]]
         if bounds[out.name] == ANY:
             reach = OPS[node.op].reach(node, graph.ins(node), [bounds[name] for name in node.inputs])
+            if between := _blended(graph, node, makers, bounds):
+                reach = within_clamp(reach, between)
             bounds[out.name] = within_clamp(reach, out.clamp)
     return bounds
+
+
+def _blended(graph: Graph, node: Node, makers: Mapping[str, Node], bounds: Mapping[str, Bounds]) -> Bounds | None:
+    """Case 4: bounds of x and y, where this node makes x + g * (y - x), or x - g * (x - y); None otherwise."""
+    orders = {"add": (node.inputs, node.inputs[::-1]), "sub": (node.inputs,)}.get(node.op, ())
+    for x, part in orders:
+        product = makers.get(part)
+        if product is None or product.op != "mul":
+            continue
+        for gate, difference in (product.inputs, product.inputs[::-1]):
+            subtraction, names = makers.get(difference), [x, part, difference, *node.outputs]
+            if not 0 <= bounds[gate][0] <= bounds[gate][1] <= 1 or any(graph[name].origin for name in names):
+                continue
+            if node.op == "sub" and difference == x:
+                return hull([bounds[x], (0.0, 0.0)])
+            if subtraction is not None and subtraction.op == "sub":
+                y, other = subtraction.inputs if node.op == "add" else subtraction.inputs[::-1]
+                if other == x and not graph[y].origin:
+                    return hull([bounds[x], bounds[y]])
+    return None
 
 
 def whole(graph: Graph) -> dict[str, Bounds]:

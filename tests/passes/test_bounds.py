@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+from nmpconv.calib.observers import TensorStats
 from nmpconv.graph.text import parse
 from nmpconv.ops.traits import ANY
 from nmpconv.passes.bounds import known
+from nmpconv.passes.quantize import exponents
 
 GRAPH = """\
 graph small
@@ -25,3 +30,67 @@ def test_constants_are_known_and_inputs_are_not() -> None:
     assert (bounds["w"], bounds["b"], bounds["none"], bounds["x"]) == ((-5.0, 8.0), (1.0, 2.0), ANY, ANY)
     low, high = bounds["y"]
     assert -0.01 < low <= 0 and 1 <= high < 1.01
+
+
+BLEND = """\
+graph blend
+input a : float32[1,2]
+input b : float32[1,2]
+input c : float32[1,2]
+gate = lookup(a) function="sigmoid"
+  z : float32[1,2]
+old = lookup(b) function="tanh"
+  h : float32[1,2]
+new = lookup(c) function="tanh"
+  n : float32[1,2]
+difference = sub({difference})
+  d : float32[1,2]
+product = mul({product})
+  p : float32[1,2]
+result = {result}
+  y : float32[1,2]
+output y
+"""
+
+
+@pytest.mark.parametrize(
+    ("difference", "product", "result"),
+    [
+        ("h, n", "z, d", "add(n, p)"),
+        ("h, n", "d, z", "add(p, n)"),
+        ("h, n", "z, d", "sub(h, p)"),
+        ("h, n", "z, n", "sub(n, p)"),
+    ],
+)
+def test_a_blend_lies_between_what_it_blends(difference: str, product: str, result: str) -> None:
+    graph = parse(BLEND.format(difference=difference, product=product, result=result))
+    assert known(graph, {})["y"] == pytest.approx((-1, 1))
+
+
+@pytest.mark.parametrize(
+    ("difference", "product", "result", "ends"),
+    [
+        ("h, n", "n, d", "add(n, p)", (-3, 3)),  # no gate
+        ("h, n", "z, d", "add(h, p)", (-3, 3)),  # of the other one
+        ("h, n", "z, d", "sub(n, p)", (-3, 3)),
+        ("h, n", "z, h", "add(n, p)", (-2, 2)),
+        ("h, n", "z, n", "sub(h, p)", (-2, 2)),
+    ],
+)
+def test_other_sums_reach_farther(difference: str, product: str, result: str, ends: tuple[float, float]) -> None:
+    graph = parse(BLEND.format(difference=difference, product=product, result=result))
+    assert known(graph, {})["y"] == pytest.approx(ends)
+
+
+def test_what_blends_need_no_room_beyond_their_bounds() -> None:
+    """Samples of which some reach 1 and others 0.1 would reach farther on other samples, but for a state of a GRU."""
+    graph = parse(BLEND.format(difference="h, n", product="z, d", result="add(n, p)"))
+    stats: dict[str, TensorStats] = {}
+    for peak in (0.1, 0.1, 0.1, 1.0) * 4:
+        values = {"a": 3.0, "b": 3.0, "c": 3.0, "z": 1.0, "h": 1.0, "n": 1.0, "d": 2.0, "p": 1.5, "y": 0.99}
+        for name, most in values.items():
+            seen = np.linspace(-most, most, 98, dtype=np.float32).reshape(1, 2, 49)[:, :, ::-1]
+            stats[name] = TensorStats.merged(stats.get(name), TensorStats.of(peak * seen.transpose(0, 2, 1)))
+    ranged = exponents.run(graph, stats, dict.fromkeys(stats, 8), exponents.Method())
+    assert ranged["y"].quant is not None
+    assert ranged["y"].quant.exponent == -7
