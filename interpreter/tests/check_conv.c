@@ -64,8 +64,8 @@ static nmp_axis some_axis(int32_t most, int32_t kernel) {
   }
   axis.dilation = 1 + (up_to(4) == 0);
   const int32_t reach = (axis.kernel - 1) * axis.dilation + 1, span = (axis.out - 1) * axis.stride + reach;
-  axis.before = up_to((uint32_t)reach);
-  axis.in = span - axis.before - up_to((uint32_t)reach) + up_to((uint32_t)axis.stride);
+  axis.before = up_to((uint32_t)reach + 3); /* some windows lie in the padding */
+  axis.in = span - axis.before - up_to((uint32_t)reach + 3) + up_to((uint32_t)axis.stride);
   axis.in = axis.in < 1 ? 1 : axis.in;
   axis.after = span > axis.in + axis.before ? span - axis.in - axis.before : 0;
   return axis;

@@ -24,6 +24,7 @@ from nmpconv.frontend.to_float32 import REALS, single_graph
 from nmpconv.frontend.to_onnx import IR_VERSION
 from nmpconv.frontend.toposort import name_apart
 from nmpconv.ir import Graph, Node
+from nmpconv.ops import OPS
 
 JUMPS = {
     *("ArgMax", "ArgMin", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Hardmax", "Less", "LessOrEqual"),
@@ -209,16 +210,20 @@ def _constants(graph: onnx.GraphProto) -> dict[str, TensorProto]:
 
 
 def _clamp(floats: Graph, makers: Mapping[str, Node], name: str) -> Ends | None:
-    """Saturation of a value, or of what it is a transposed or reshaped copy of."""
-    while floats[name].clamp is None and name in makers and makers[name].op in ("transpose", "reshape"):
-        name = makers[name].inputs[0]
+    """Saturation of a value, or of what it holds in other places."""
+    while floats[name].clamp is None and (node := makers.get(name)) is not None and OPS[node.op].grid == "same":
+        if OPS[node.op].joins:
+            break
+        name = OPS[node.op].moved(node.inputs)[0]
     return floats[name].clamp
 
 
 def _clips(floats: Graph) -> list[float]:
-    """Upper ends of saturations in composed tables, whose tensors are gone."""
+    """Upper ends of saturations whose tensors are gone: in composed tables, and of grids whose own went into a layer."""
     tables = (getattr(node.params, "composed", ()) for node in floats.nodes)
-    return [float(step[3]) for steps in tables for step in steps if step[0] == "clip"]
+    composed = [float(step[3]) for steps in tables for step in steps if step[0] == "clip"]
+    values = (value for value in floats.activations() if value.name not in floats.given)
+    return composed + [value.clamp[1] for value in values if value.clamp is not None]
 
 
 def _clipped(

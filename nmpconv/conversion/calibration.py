@@ -270,23 +270,21 @@ def _statistics(
     graph: Graph, feeds: Feeds | None, options: Options, progress: Progress
 ) -> tuple[Graph, dict[str, TensorStats]]:
     """Statistics of the activations: a profile's, those seen on samples, or the ranges that a model has; with the
-    graph, which saturates where the model does. A profile that is saved is of the graph as it came."""
+    graph, which saturates where the model does. A profile that is saved is of the graph before that."""
 
     def observed(graph: Graph) -> dict[str, TensorStats]:
         names = [value.name for value in graph.activations()]
         return {} if feeds is None else observe(FloatEngine(graph, names, threads=1), feeds, names, progress)
 
-    if options.load_profile is not None:
-        seen: dict[str, TensorStats] = {}
-        stats = profiles.load(options.load_profile).stats_for(graph)
-    else:
-        seen = observed(graph)
-        stats = ranges.run(graph, seen)
+    seen = observed(graph) if options.load_profile is None else profiles.load(options.load_profile).stats_for(graph)
+    stats = ranges.run(graph, seen)
     if options.save_profile is not None:
-        profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), stats))
-    saturated = graph if options.faithful else saturations.run(graph, seen)  # `given_grids` has the model's own ends
+        profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), seen or stats))
+    saturated = saturations.run(graph, seen)
     if saturated is not graph and seen:
-        stats = ranges.run(saturated, observed(saturated))
+        if options.load_profile is None:
+            seen = observed(saturated)
+        stats = ranges.run(saturated, {**seen, **saturations.unsaturated(saturated, seen)})
     return saturated, stats
 
 

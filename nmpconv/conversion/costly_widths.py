@@ -106,12 +106,12 @@ def _in_order(lean: Fitter, groups: Sequence[list[str]], least: int) -> list[lis
 
 
 def loud(shares: Mapping[str, float], noise: float = 1.0) -> dict[str, float]:
-    """Those of at least SHARE of the noise; where they leave less than SHARE of it, those of at least SHARE of what is
-    left, too, which they drown out."""
+    """Selects shares of at least SHARE of the noise; where they leave less than SHARE of it, those of at least SHARE of
+    what is left, too, which they drown out."""
     most = {name: share for name, share in shares.items() if share >= SHARE * noise}
     rest = {name: share for name, share in shares.items() if name not in most}
     left = sum(rest.values())
-    return most | loud(rest, left) if most and left < SHARE * noise else most
+    return most | loud(rest, left) if most and 0 < left < SHARE * noise else most
 
 
 def _affordable(order: Sequence[list[str]], fits: Callable[[Sequence[list[str]]], bool]) -> list[list[str]]:

@@ -48,6 +48,8 @@ def _blended(graph: Graph, node: Node, makers: Mapping[str, Node], bounds: Mappi
             subtraction, names = makers.get(difference), [x, part, difference, *node.outputs]
             if not 0 <= bounds[gate][0] <= bounds[gate][1] <= 1 or any(graph[name].origin for name in names):
                 continue
+            if not all(low <= 0 <= high for low, high in (graph[name].clamp or ANY for name in (part, difference))):
+                continue
             if node.op == "sub" and difference == x:
                 return hull([bounds[x], (0.0, 0.0)])
             if subtraction is not None and subtraction.op == "sub":

@@ -133,15 +133,16 @@ def _divide(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -
 
 
 def _lrn(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:
-    """offset is in squared steps, shifted; it keeps the base above 0."""
-    squares = xs[0] * xs[0]
+    """offset is in squared steps, shifted; it keeps the base above 0, and its powers within float64."""
+    x = xs[0].double()
+    squares = x * x
     if p.size >= 2 * squares.shape[-1] - 1:
         sums = squares.sum(-1, keepdim=True)
     else:
         rows = functional.pad(squares.reshape(-1, 1, squares.shape[-1]), ((p.size - 1) // 2, p.size // 2))
         sums = functional.avg_pool1d(rows, p.size, 1).reshape(squares.shape) * p.size
     offset = math.ldexp(p.offset, p.offset_shift - p.shift) * step_of(operands[0]) ** 2
-    return xs[0] * (p.alpha / p.size * (sums + offset)) ** -p.beta
+    return (x * (p.alpha / p.size * (sums + offset)) ** -p.beta).to(xs[0].dtype)
 
 
 def _sum_lookup(p: Any, xs: Sequence[Tensor], operands: Sequence[Value], y: Value) -> Tensor:

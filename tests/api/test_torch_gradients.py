@@ -83,6 +83,8 @@ def test_a_net_is_trained_through_a_norm_of_rows(gradients: Any) -> None:
     assert "lrn" in {node.op for node in prepared._graph.nodes}
     for net in (module, prepared):
         net(x)[:, 0].sum().backward()
+    (slope,) = torch.autograd.grad(prepared(leaf := (1e-6 * x[:2]).requires_grad_()).sum(), leaf)
+    assert slope.isfinite().all()
     wanted, found = module.one.weight.grad, prepared.get_parameter("one.weight").grad
     assert (found / found.norm() - wanted / wanted.norm()).abs().max() < 0.01
     prepared.eval()

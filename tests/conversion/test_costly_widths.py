@@ -137,4 +137,5 @@ def test_the_loud_ones() -> None:
     assert [*costly_widths.loud({"a": 0.6, "b": 0.1, "c": 0.09, "d": 0.09})] == ["a", "b"]
     assert [*costly_widths.loud({"a": 0.96, "b": 0.017, "c": 0.002, "d": 0.002})] == ["a", "b"]
     assert [*costly_widths.loud({"a": 0.0})] == []
+    assert [*costly_widths.loud({"a": 1.0, "b": 0.0})] == ["a"]
     assert [*costly_widths.loud({})] == []

@@ -14,7 +14,7 @@ import nmpconv
 from nmpconv.calib.exponent_search import choose, span
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph
-from nmpconv.passes.quantize import equalize, exponents, headroom
+from nmpconv.passes.quantize import balance, equalize, exponents, headroom
 from nmpconv.passes.quantize.channel_groups import Channels
 from nmpconv.passes.quantize.exponents import Method
 
@@ -184,6 +184,6 @@ def test_dead_channels_count_nowhere(dead: float, bits: str) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_an_equalization_beyond_float32_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equalize, "alive", lambda peaks: peaks > 0)
+    monkeypatch.setattr(balance, "alive", lambda peaks: peaks > 0)
     notes = nmpconv.convert(with_dead_channels(1e-41), images(), bits="8").report.notes
     assert any("equalize vector left out" in note for note in notes), notes

@@ -33,6 +33,16 @@ def depthwise(bits: int, kernel: int, **params: int) -> bytes:
     return to_bytes(nets.placed(net.graph("y")), {})
 
 
+def pointwise(side: int) -> bytes:
+    """A 1x1 layer of side x side pixels."""
+    net = nets.Net(1, nets.grid(8, -3))
+    net.input("x", 1, side, side, 12, quant=nets.grid(8, -4))
+    net.integers("w", 6, 1, 1, 12, most=100, quant=nets.grid(8, *[-6] * 6, axis=0))
+    net.integers("b", 6, most=50, quant=nets.grid(16, -3))
+    net.op("conv2d", "x w b", "y")
+    return to_bytes(nets.placed(net.graph("y")), {})
+
+
 def attention(bits: int) -> bytes:
     """A product of two activations, whose sums are longer than those of the only weights, and a softmax of it."""
     net = nets.Net(2, nets.grid(8, -4))
@@ -65,6 +75,13 @@ def measured(need_tool: Callable[..., str], tmp_path: Path) -> Callable[[str, by
         return BENCH.measured(board, tmp_path / "net.nmp", tmp_path).instructions
 
     return run
+
+
+@pytest.mark.parametrize(("sides", "alone"), [((1,), "1"), ((4,), "1"), ((3,), "0"), ((64,), "0"), ((64, 1), "1")])
+def test_pixels_alone(sides: tuple[int, ...], alone: str) -> None:
+    """Code of their own is worth it where they do a share of the work of a model."""
+    first, *others = [pointwise(side) for side in sides]
+    assert choice(first, "NMP_CONV_SINGLE", **{f"model{i}": data for i, data in enumerate(others)}) == alone
 
 
 @pytest.mark.slow

@@ -46,7 +46,9 @@ def test_random(seed: int) -> None:
         names.append(f"v{i}")
     graph = net("v39", *nodes, **sizes)
     assert lower_bound(graph) <= peak(graph) <= 1.1 * lower_bound(graph)
-    assert plan_memory.fits(graph, lower_bound(graph)) and not plan_memory.fits(graph, lower_bound(graph) - 1)
+    sharing = plan_memory.Sharing.of(graph)
+    assert plan_memory.fits(graph, lower_bound(graph), sharing)
+    assert not plan_memory.fits(graph, lower_bound(graph) - 1, sharing)
 
 
 def convs(*outputs: str, x: tuple[int, ...], kernel: int = 3, **channels: int) -> Graph:

@@ -50,42 +50,75 @@ def test_without_samples_there_is_nothing_to_run(tmp_path: Path) -> None:
     assert converted(Residual(kind="uint8").model(), tmp_path, None).report.against_quantized is None
 
 
-MOVES = ["MaxPool<kernel_shape=[1,1]>(c)", "Transpose<perm=[0,1,3,2]>(c)", "Pad(c, n)", "Add(c, c)"]
+MOVES = ["MaxPool<kernel_shape=[2,2]>(c)", "Transpose<perm=[0,1,3,2]>(c)", "Pad(c, n)", "Add(c, c)"]
 
 
+@pytest.mark.parametrize("zero", [np.uint8(128), np.uint8(0), np.int8(-128)])
 @pytest.mark.parametrize(("sampled", "move"), [(False, "Identity(c)"), *((True, move) for move in MOVES)])
-def test_grids_saturate_as_a_clip_did(sampled: bool, move: str, tmp_path: Path) -> None:
-    """onnxruntime leaves out a Clip from -1 to 1 in front of such a grid, also where data moves in between."""
+def test_grids_saturate_as_a_clip_did(sampled: bool, move: str, zero: np.integer, tmp_path: Path) -> None:
+    """onnxruntime leaves out a Clip in front of such a grid, also where data moves in between."""
+    model = saturating(move, zero)
+    samples, test = (4 * pictures(16, seed=i) for i in (1, 2))
+    result = converted(model, tmp_path, samples if sampled else None, bits="16")
+    assert nearness(model, result, test) > 28  # of the roundings of the model itself
+
+
+def test_what_reads_the_numbers_before_their_grid_has_them(tmp_path: Path) -> None:
+    """Where a requantize saturates by itself."""
+    model = saturating("Identity(c)", np.uint8(0), result="Add(d, c)")
+    samples, test = (4 * pictures(16, seed=i) for i in (1, 2))
+    assert nearness(model, converted(model, tmp_path, samples, bits="16"), test) > 28
+
+
+@pytest.mark.parametrize("move", ["Identity(c)", *MOVES[:2]])
+def test_a_profile_keeps_what_saturates(move: str, tmp_path: Path) -> None:
+    model, profile = saturating(move, np.uint8(128)), tmp_path / "p.txt"
+    samples, test = (4 * pictures(16, seed=i) for i in (1, 2))
+    converted(model, tmp_path, samples, bits="16", save_profile=profile)
+    loaded = converted(model, tmp_path, None, bits="16", load_profile=profile)
+    assert nearness(model, loaded, test) > 28
+
+
+def test_faithful_steps_that_are_no_powers_saturate_where_the_model_does(tmp_path: Path) -> None:
+    model = saturating(MOVES[0], np.uint8(128), port=0.125)
+    samples, test = (4 * pictures(16, seed=i) for i in (1, 2))
+    assert nearness(model, converted(model, tmp_path, samples, faithful=True), test) > 28
+
+
+def saturating(move: str, zero: np.integer, *, result: str = "Conv(d, v)", port: float = 0.1) -> onnx.ModelProto:
+    """A convolution far beyond the grid of what it moves to: steps of 2 / 255. port: the step of input and output."""
     rng = np.random.default_rng(3)
     arrays = {
         "w": rng.normal(0, 0.5, (8, 3, 3, 3)).astype(np.float32),
         "v": rng.normal(0, 0.3, (4, 8, 3, 3)).astype(np.float32),
         "s": np.float32(2 / 255),
-        "z": np.uint8(128),
-        "t": np.float32(0.1),
+        "z": np.asarray(zero),
+        "t": np.float32(port),
+        "u": np.uint8(128),
         "n": np.array([0, 0, 1, 1, 0, 0, 0, 0]),
     }
-    model = build(
-        f"""(float[1,3,12,12] x) => (float[1,4,h,w] y) {{
-            g = QuantizeLinear(x, t, z)
-            h = DequantizeLinear(g, t, z)
+    return build(
+        f"""(float[1,3,12,12] x) => (float[1,k,h,w] y) {{
+            g = QuantizeLinear(x, t, u)
+            h = DequantizeLinear(g, t, u)
             c = Conv(h, w)
             m = {move}
             q = QuantizeLinear(m, s, z)
             d = DequantizeLinear(q, s, z)
-            e = Conv(d, v)
-            f = QuantizeLinear(e, t, z)
-            y = DequantizeLinear(f, t, z)
+            e = {result}
+            f = QuantizeLinear(e, t, u)
+            y = DequantizeLinear(f, t, u)
         }}""",
         17,
         arrays=arrays,
     )
-    samples, test = (4 * pictures(16, seed=i) for i in (1, 2))
-    net = interpreter.load(converted(model, tmp_path, samples if sampled else None, bits="16").data)
-    session = ort.InferenceSession(model.SerializeToString())
-    wanted = np.concatenate([session.run(None, {"x": x[None]})[0] for x in test])
-    got = np.concatenate([net.run_float(x[None])[0] for x in test])
-    assert sqnr_db(wanted, got) > 28  # of the roundings of the model itself
+
+
+def nearness(model: onnx.ModelProto, result: Result, samples: np.ndarray) -> float:
+    """dB against the quantized model."""
+    session, net = ort.InferenceSession(model.SerializeToString()), interpreter.load(result.data)
+    wanted = np.concatenate([session.run(None, {"x": x[None]})[0] for x in samples])
+    return sqnr_db(wanted, np.concatenate([net.run_float(x[None])[0] for x in samples]))
 
 
 def test_integer_operators_run_as_they_are(tmp_path: Path) -> None:

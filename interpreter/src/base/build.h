@@ -116,6 +116,11 @@
 #define NMP_CONV_RANGES 2
 #endif
 
+/* 1: products of one pixel alone are worth code of their own: those of fully connected layers, and of a last pixel. */
+#ifndef NMP_CONV_SINGLE
+#define NMP_CONV_SINGLE 1
+#endif
+
 /* 1: inputs may be states. */
 #ifndef NMP_STATES
 #define NMP_STATES 1

@@ -35,7 +35,8 @@ static inline int nmp_inside(const nmp_axis *axis, int32_t pixel) {
   return pixel >= 0 && pixel < axis->in;
 }
 
-/* The elements [first, last) of window number `position` that are pixels and not padding. */
+/* The elements [first, last) of window number `position` that are pixels and not padding, first <= last <= kernel: none
+ * of a window that lies in the padding. */
 static inline void nmp_clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t *last) {
   const int32_t start = nmp_pixel(axis, position, 0), d = axis->dilation;
   *first = 0;
@@ -44,8 +45,9 @@ static inline void nmp_clip(const nmp_axis *axis, int32_t position, int32_t *fir
     return; /* without the divisions: most windows */
   }
   const int32_t end = axis->in > start ? (axis->in - start - 1) / d + 1 : 0; /* elements before the end of the input */
-  *first = start < 0 ? (-start - 1) / d + 1 : 0;
+  const int32_t begin = start < 0 ? (-start - 1) / d + 1 : 0;                /* elements before the first pixel */
   *last = end < axis->kernel ? end : axis->kernel;
+  *first = begin < *last ? begin : *last;
 }
 
 #endif

@@ -29,6 +29,7 @@ IMAGE, SOUND = "image/", ("sound/", "core/sounds.c")  # for models that take pic
 PUBLIC = ("nmp.h", "nmp.hpp", "nmp_custom.h")  # headers that programs include
 FRAMES, FRONT_END = "nmp_image.h", "nmp_sound.h"  # and those that programs with a camera or a microphone include
 NAMES = "nmp_names.h"
+SINGLE = 0.01  # of a model's MACs that pixels alone have, from which on they are worth 0.9 kB of code
 LINES = 1024  # elements of a softmax from which on its lines are worth half a kilobyte of code
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
@@ -138,6 +139,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
         "NMP_CONV_RANGES": max((1 + _is_depthwise(op, m) for op, m in ops if _has_range(op, m)), default=0),
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
+        "NMP_CONV_SINGLE": int(any(_single_macs(model) > SINGLE * sum(op.macs for op in model.ops) for model in each)),
         "NMP_TWO_MEMORIES": int(knows_two_memories(models)),
         "NMP_CUSTOM": int(any(op.kind == CUSTOM for op, _ in ops)),
         "NMP_BUILD_CUSTOM(X)": " ".join(f"X({row})" for row in custom_rows(models)),
@@ -148,6 +150,13 @@ def _choices(models: Sequence[BundledModel]) -> str:
     lines = "".join(f"#define {name} {value}\n" for name, value in choices.items() if value != "")
     subject = "one model" if len(models) == 1 else f"{len(models)} models"
     return f"/* Written by nmpconv bundle for {subject}; the defaults are below. */\n{lines}\n"
+
+
+def _single_macs(model: Model) -> float:
+    """MACs of products of one pixel alone: of a fully connected layer all; of others, where an M4 takes three pixels at
+    a time, a last one."""
+    rows = [(op.macs, prod(model.tensors[op.outputs[0]].shape[:-1])) for op in model.ops if op.kind in PRODUCTS]
+    return sum(macs / pixels for macs, pixels in rows if pixels % 3 == 1)
 
 
 def _activation_types(model: Model) -> list[str]:

@@ -3,11 +3,12 @@
 A QuantizeLinear saturates: exporters leave a Clip out that it replaces, and training counts on it where ranges are
 averages. What no sample reaches is left out: ranges of a few samples, beyond which the float model does better.
 
-1. The op that makes such a tensor saturates it, if it can.
+1. The op that makes such a tensor saturates it, if it can; so does the one before, where data only moves in between.
 2. Otherwise a requantize does.
 3. Without samples, what may lie beyond is saturated where that costs nothing, as in case 1.
 
-What goes on to another grid stays as it is.
+What goes on to a requantize stays as it is: that one saturates. So do steps that are powers of two in a faithful graph,
+whose grids are the model's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nmpconv.calib.observers import TensorStats
-from nmpconv.ir import Given, Graph
+from nmpconv.ir import Given, Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.ops.traits import Bounds
 from nmpconv.passes.bounds import known
@@ -28,24 +29,43 @@ def run(graph: Graph, seen: Mapping[str, TensorStats]) -> Graph:
     a step beyond a grid."""
     makers = graph.producers()
     grids = {name: grid for name, grid in graph.given.items() if name in makers}
+    if graph.faithful:
+        grids = {name: grid for name, grid in grids.items() if not grid.is_power}
     if not grids:
         return graph
     reach = {name: (stats.min, stats.max) for name, stats in seen.items()}
     reach = reach or known(graph, {name: grid for name, grid in graph.given.items() if name in graph.inputs})
     readers, editor = graph.consumers(), Editor(graph)
     for name, grid in grids.items():
-        value, node, ends = graph[name], editor.now(makers[name]), (grid.min, grid.max)
-        onward = [graph.given.get(reader.outputs[0]) for reader in readers.get(name, ()) if reader.op == "requantize"]
-        if _within(reach[name], grid) or any(other and not other.is_same(grid) for other in onward):
+        if _within(reach[name], grid) or any(reader.op == "requantize" for reader in readers.get(name, ())):
             continue
-        if OPS[node.op].clamps:  # cases 1, 3
+        source, ends = _source(graph, makers, readers, name), (grid.min, grid.max)
+        if OPS[makers[source].op].clamps:  # cases 1, 3
+            value = editor[source]
             editor.put(replace(value, clamp=intersect(value.clamp, ends)))
         elif seen:  # case 2
-            raw = editor.fresh(name)
-            editor.put(replace(value, name=raw))
+            raw, node = editor.fresh(name), editor.now(makers[name])
+            editor.put(replace(graph[name], name=raw))
             editor.set(replace(node, outputs=tuple(raw if out == name else out for out in node.outputs)))
             editor.emit("requantize", (raw,), at=node, name=f"{node.name}.saturated", out=name, clamp=ends)
     return editor.finish()
+
+
+def unsaturated(graph: Graph, seen: Mapping[str, TensorStats]) -> dict[str, TensorStats]:
+    """Statistics of what the requantizes of case 2 read, as of what they make. seen: of the graph before."""
+    pairs = [(node.inputs[0], node.outputs[0]) for node in graph.nodes if node.op == "requantize"]
+    return {x: seen[y] for x, y in pairs if x not in seen}
+
+
+def _source(graph: Graph, makers: Mapping[str, Node], readers: Mapping[str, list[Node]], name: str) -> str:
+    """The tensor whose numbers this one has in other places; itself, where others read it or numbers are added."""
+    now = name
+    while (node := makers.get(now)) is not None and OPS[node.op].grid == "same" and not OPS[node.op].clamps:
+        x = OPS[node.op].moved(node.inputs)[0]
+        if OPS[node.op].joins or node.op == "pad" or x not in makers or x in graph.outputs or len(readers[x]) > 1:
+            return name
+        now = x
+    return now if now in makers and OPS[makers[now].op].clamps else name
 
 
 def _within(bounds: Bounds, grid: Given) -> bool:

@@ -90,7 +90,6 @@ static void walk(const nmp_conv *c, size_t pixel, size_t group, uint8_t *to, siz
   const int whole = c->h.dilation == 1 && c->groups == 1;
   int32_t left, right;
   nmp_clip(&c->h, at.x, &left, &right);
-  right = right > left ? right : left;
   const uint8_t *x = nmp_element(c, at, 0, nmp_pixel(&c->h, at.x, left), first);
   int32_t iy = nmp_pixel(&c->v, at.y, 0);
   for (int32_t ky = 0; ky < c->v.kernel; ky++, iy += c->v.dilation) {

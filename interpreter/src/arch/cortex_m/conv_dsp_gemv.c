@@ -134,7 +134,8 @@ typedef struct fours {
   int32_t sums[4];  /* 60 */
 } fours;
 
-/* 23 instructions for 16 products with x of int8, 24 with int16: 25 and 27 cycles on a Cortex-M4, where loads that
+#if NMP_CONV_SINGLE
+/* 23 instructions for 16 products with x of int8, 24 with int16: 25 and 26 cycles on a Cortex-M4, where loads that
  * follow each other wait once. Registers: r1 x, r2 and r4 rows, r3 k, r5 rounds, r8 to r11 sums. It ends in front of
  * four channels of which one has a shift below 1 or above 32: `left` says how many fours are left then.
  */
@@ -244,6 +245,7 @@ typedef struct fours {
 
 FOURS(fours_8, PAIR_8, EXPAND_8, "4")
 FOURS(fours_16, PAIR_16, EXPAND_16, "8")
+#endif
 
 /* Two channels in int64. */
 #define ROW_8(w, sum)                                \
@@ -345,8 +347,8 @@ static void two_sums(const nmp_conv *c, fours *f, size_t step) {
   f->sums[1] = sums[1];
 }
 
-/* int8 weights in int32: four channels at a time; three that are left over are the last four again, else two or one,
- * whose sum is computed twice.
+/* int8 weights in int32: four channels at a time, where that code is there; three that are left over are the last four
+ * again, else two or one, whose sum is computed twice.
  */
 static void single_narrow(const nmp_conv *c, size_t first, const uint8_t *patch, size_t count, size_t pixel) {
   const size_t k = c->k;
@@ -369,7 +371,8 @@ static void single_narrow(const nmp_conv *c, size_t first, const uint8_t *patch,
     f.back = 4 - k % 4;
   }
   for (size_t i = 0, n, quick = to_bytes; i < count; i += n) {
-    const size_t rest = count - i, by_four = rest == 3 && count > 4 && !adds ? 1 : rest / 4;
+    const size_t rest = count - i;
+    const size_t by_four = !NMP_CONV_SINGLE ? 0 : rest == 3 && count > 4 && !adds ? 1 : rest / 4;
     i -= by_four == 1 && rest == 3;
     const size_t channel = first + i;
     f.w = (const uint8_t *)c->w + channel * k;
@@ -378,6 +381,7 @@ static void single_narrow(const nmp_conv *c, size_t first, const uint8_t *patch,
       n = rest >= 2 ? 2 : 1;
       two_sums(c, &f, n == 1 ? 0 : k);
     } else {
+#if NMP_CONV_SINGLE
       f.exponents = c->exponents + channel * f.exponent_step;
       f.bias = (const uint8_t *)c->bias + channel * f.bias_bits / 8;
       f.y = output(c, pixel, channel);
@@ -389,6 +393,7 @@ static void single_narrow(const nmp_conv *c, size_t first, const uint8_t *patch,
         continue;
       }
       quick = to_bytes;
+#endif
     }
     end_sums(c, channel, n, f.sums, patch, output(c, pixel, channel));
   }

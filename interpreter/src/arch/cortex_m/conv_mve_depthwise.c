@@ -162,8 +162,6 @@ INLINE void clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t
     return;
   }
   nmp_clip(axis, position, first, last);
-  *first = *first < axis->kernel ? *first : axis->kernel;
-  *last = *last > *first ? *last : *first;
 }
 
 /* What taps in the padding add up to: int8 weights alone; products of even and odd channels, and the same of the low

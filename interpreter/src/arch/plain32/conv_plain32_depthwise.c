@@ -178,7 +178,7 @@ INLINE void run_line(const line *l, enum kind kind) {
       const int32_t places = (h->in + h->before - 3) / h->stride + 1;
       end = places < h->out ? places : h->out;
     }
-    run_windows(l, x, end, left, right > left ? right : left, kind);
+    run_windows(l, x, end, left, right, kind);
   }
 }
 
