@@ -16,6 +16,7 @@ Constant integers become real constants at once. Sources: ONNX and onnxruntime's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -140,8 +141,11 @@ class _Writer(QonnxRewriter):
     def note(self, node: onnx.NodeProto) -> None:
         """Notes grids of integers, and steps of Cast(Floor(bias / (scale of case 2 * scale of weights))) behind the
         scale."""
-        if node.op_type == "QuantizeLinear" and (grid := self._plain_grid(node)):
-            self._grids[node.output[0]] = grid
+        if node.op_type == "QuantizeLinear":
+            self.begin(node)
+            dtype = next((a.i for a in node.attribute if a.name == "output_dtype"), 0)
+            if grid := self._plain_grid(node.input[1:], _PORTS.get(dtype or TensorProto.UINT8)):
+                self._grids[node.output[0]] = grid
         elif node.op_type in MOVES and (moved := self._grids.keys() & _moved(node)):
             self._grids |= dict.fromkeys(node.output, self._grids[min(moved)])
         scales, biases = self._dynamic_scales, self._dynamic_biases
@@ -153,16 +157,18 @@ class _Writer(QonnxRewriter):
         if steps or (node.op_type in _ROUNDING and biases.intersection(node.input)):
             biases.update(node.output)
 
-    def _plain_grid(self, node: onnx.NodeProto) -> Sequence[str]:
-        """One scale, and a zero point of the integers' type, written where there is none; () for any other grid."""
-        scale, zero = (*node.input[1:], "")[:2]
-        if scale not in self._tensors or self._array(scale).size != 1:
+    def _plain_grid(self, grid: Sequence[str], dtype: Any) -> Sequence[str]:
+        """One scale, and a zero point, written in this type where there is none; () for any other grid."""
+        scale, zero = (*grid, "", "")[:2]
+        if not self._is_number(scale):
             return ()
-        if not zero:
-            self.begin(node)
-            to = next((a.i for a in node.attribute if a.name == "output_dtype" and a.i), TensorProto.UINT8)
-            return (scale, self._const(np.zeros((), _PORTS[to]))) if to in _PORTS else ()
-        return (scale, zero) if zero in self._tensors else ()
+        if not zero and dtype is not None:
+            zero = self._const(np.zeros((), dtype))
+        return (scale, zero) if self._is_number(zero) else ()
+
+    def _is_number(self, name: str) -> bool:
+        """Checks for a constant of one element."""
+        return name in self._tensors and self._array(name).size == 1
 
     # -- case 1 -------------------------------------------------------------------------------------------------------
 
@@ -205,8 +211,13 @@ class _Writer(QonnxRewriter):
         self._quantized(self._add("Where", [condition, self._real(x, xs, xz), self._real(y, ys, yz)]), grid)
 
     def _quantized(self, y: str, grid: Sequence[str]) -> None:
-        self._grids[self._node.output[0]] = grid
-        self._add("QuantizeLinear", [y, *grid], output=self._node.output[0])
+        """Without a zero point, its integers have the type of those that it is made of."""
+        names = (self._grids.get(name, ("", name))[1] for name in self._node.input)
+        dtypes = (self._array(name).dtype for name in names if name in self._tensors)
+        plain = self._plain_grid(grid, next((dtype for dtype in dtypes if dtype in _PORTS.values()), np.uint8))
+        if plain:
+            self._grids[self._node.output[0]] = plain
+        self._add("QuantizeLinear", [y, *(plain or grid)], output=self._node.output[0])
 
     def _bias(self, name: str, x_scale: str, w_scale: str) -> str:
         """int32 on the product of two scales."""
@@ -345,7 +356,7 @@ class _Writer(QonnxRewriter):
         if node is None or node.domain not in ("", "ai.onnx"):
             return False
         if node.op_type == "QuantizeLinear":
-            return all(x in self._tensors and self._array(x).size == 1 for x in node.input[1:])
+            return all(map(self._is_number, node.input[1:]))
         return node.op_type in MOVES and all(map(self._is_quantized, _moved(node)))
 
     def _counted(self, name: str, grid: tuple[str, str]) -> str:

@@ -19,7 +19,7 @@ from nmpconv.frontend.onnx import load
 from nmpconv.frontend.read import read
 from nmpconv.frontend.to_onnx import to_onnx
 
-GRIDS = "float s = {0.05}, uint8 z = {100}, float t = {0.25}, uint8 m = {128}"
+GRIDS = "float s = {0.05}, uint8 z = {100}, float t = {0.25}, uint8 m = {128}, int8 e = {0}"
 WEIGHTS = "int8[3,4,1,1] w = {1,2,3,-4,5,6,-7,8,9,1,2,-3}, float[3] v = {0.1,0.2,0.05}, int8[3] k = {0,0,0}"
 BIAS = "int32[3] b = {10,-20,30}, float[4] c = {1,1,2,1.5}, int64[8] i = {0,0,1,2,0,0,0,1}"
 NUMBERS = (",".join(pair * 15) for pair in (["3", "200"], ["90", "120"]))
@@ -65,6 +65,18 @@ INTEGERS = [
         "t, m",
     ),
     ("QLinearAdd", "q = QuantizeLinear(x, s, z) r = com.microsoft.QLinearAdd(q, s, z, q, s, z, t, m) {}", "r", "t, m"),
+    (
+        "Pad of a sum without a zero point",
+        "q = QuantizeLinear(x, s, z) o = com.microsoft.QLinearAdd(q, s, z, q, s, z, t) r = Pad(o, i) {}",
+        "r",
+        "t",
+    ),
+    (
+        "Max of a sum of int8 without a zero point",
+        "q = QuantizeLinear(x, s, e) o = com.microsoft.QLinearAdd(q, s, e, q, s, e, t, ) r = Max(o, e) {}",
+        "r",
+        "t, e",
+    ),
     ("QLinearSigmoid", "q = QuantizeLinear(x, s, z) r = com.microsoft.QLinearSigmoid(q, s, z, t, m) {}", "r", "t, m"),
     (
         "QLinearGlobalAveragePool",
@@ -84,7 +96,7 @@ INTEGERS = [
 @pytest.mark.parametrize(("body", "last", "grid"), [pytest.param(*case[1:], id=case[0]) for case in INTEGERS])
 def test_operators_on_integers(body, last, grid, tmp_path):
     """The float graph is within the steps of the grids; the original that it is compared with has the same numbers."""
-    body = body.format(f"{'e' if ' y = ' in body else 'y'} = DequantizeLinear({last}, {grid})")
+    body = body.format(f"{'o' if ' y = ' in body else 'y'} = DequantizeLinear({last}, {grid})")
     text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {WEIGHTS}, {BIAS}, {CHOICES}> {{ {body} }}"
     header = ', "com.microsoft" : 1'
     graph = loaded(text, tmp_path, header=header)
@@ -109,6 +121,25 @@ def test_choices_of_integers_of_several_grids_are_refused(body: str, tmp_path: P
     text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {BIAS}, uint8[1,1,6,5] w = {{{','.join(['7'] * 30)}}}> {{ {body} }}"
     with pytest.raises(UnsupportedModel, match="computes with the integers"):
         loaded(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("scale", "before", "says"),
+    [
+        ("h", "h = ReduceMax<keepdims=0>(x) ", "its scale 'h' is computed"),
+        ("v", "", "scales or zero points per channel"),
+    ],
+)
+@pytest.mark.parametrize("choice", ["Pad(o, i)", "Max(o, z)"])
+def test_choices_of_integers_of_a_grid_that_is_no_constant_number_are_refused(
+    scale: str, before: str, says: str, choice: str, tmp_path: Path
+) -> None:
+    """One that is computed, or one for each row."""
+    body = f"{before}q = QuantizeLinear(x, s, z) o = com.microsoft.QLinearAdd(q, s, z, q, s, z, {scale}) p = {choice}"
+    text = f"(float[1,4,6,5] x) => (y) <{GRIDS}, {BIAS}, float[5] v = {{1,2,3,4,5}}> "
+    text += f"{{ {body} y = DequantizeLinear(p, {scale}) }}"
+    with pytest.raises(UnsupportedModel, match=says):
+        loaded(text, tmp_path, header=', "com.microsoft" : 1')
 
 
 def test_nodes_have_names_of_their_own(tmp_path):
