@@ -113,17 +113,19 @@ const BATCH = 4; // milliseconds that are measured at once: clocks of browsers h
 
 // Milliseconds of runs, in batches, for so many in all: of any integers, since these cost the same.
 const timed = (all) => {
-  const end = performance.now() + all;
-  let times = [], count = 1;
-  while (performance.now() < end) {
-    const begin = performance.now();
+  let now = performance.now(), times = [], count = 1;
+  const end = now + all;
+  while (now < end) {
     for (let i = 0; i < count; i++) net.runRaw();
-    const took = performance.now() - begin;
-    times.push(took / count);
-    if (took < BATCH) [times, count] = [[], 2 * count];
+    const took = performance.now() - now;
+    now += took;
+    if (now < end && took < (times.length ? BATCH / 2 : BATCH)) [times, count] = [[], 2 * count];
+    else times.push(took / count);
   }
   return { times, runs: times.length * count };
 };
+
+const written = (took) => (took ? (took < 0.1 ? took.toPrecision(2) : took.toFixed(2)) : "less than 1");
 
 // All that is done to a picture; with a number of milliseconds the time of a run is measured for so long before.
 const answer = (picture, all = 0) => {
@@ -134,7 +136,7 @@ const answer = (picture, all = 0) => {
   if (!runs) times.push(performance.now() - begin);
   tell(rgb);
   const fast = times.sort((a, b) => a - b).slice(0, Math.ceil(times.length / 2));
-  const took = fast.reduce((a, b) => a + b) / fast.length, text = took ? took.toFixed(2) : "less than 1";
+  const text = written(fast.reduce((a, b) => a + b) / fast.length);
   byId("time").textContent = `${text} ms for the model, on one thread${runs ? `, the faster half of ${runs} runs` : ""}`;
   seen = rgb;
 };
