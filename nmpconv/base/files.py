@@ -86,14 +86,19 @@ def place(path: Path | str) -> str:
     """A hint where a file is not found: the nearest name beside it, and the folder that a relative path begins at."""
     from nmpconv.base.near_names import suggestion  # with difflib, which only an error needs
 
-    path = Path(path)
-    if set(path.name) & set("*?"):
-        return f"patterns are not expanded here; give the folder: {path.parent}"
-    near = ""
+    path, near = Path(path), ""
     with suppress(OSError, ValueError), os.scandir(path.parent) as entries:
-        near = suggestion(path.name, [entry.name for entry in islice(entries, NAMES_READ)])
+        names = [entry.name for entry in islice(entries, NAMES_READ)]
+        near = suggestion(path.name, [name for name in names if _is_pattern(name) or not _is_pattern(path.name)])
+    folder = next((parent for parent in path.parents if os.path.isdir(parent) or not _is_pattern(str(parent))), path)
+    if _is_pattern(str(path.relative_to(folder))) and not near:
+        return f"patterns are not expanded here; give the folder: {folder}"
     begin = "" if path.is_absolute() else f"the current folder is {os.getcwd()}"
     return " ".join(filter(None, [near, begin]))
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name or "?" in name
 
 
 def read_text(path: Path | str, what: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from inspect import Parameter
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 
@@ -78,16 +79,24 @@ def _as_a_command(word: str, where: str) -> str:
 def _beyond(words: Sequence[str], arguments: Sequence[str], flags: Sequence[str], where: str) -> str:
     """A hint for arguments that are too many.
 
-    1. Numbers behind those of a flag: a list of them has commas.
-    2. Data, where the command has a flag for it: a folder's files, as the shell makes them of a pattern, or a folder.
+    1. Numbers behind the one of a flag: a list of them has commas.
+    2. Data, where the command has a flag for it: a folder's files, as the shell makes them of a pattern, or any.
     """
-    if all(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?", word) for word in words):
+    before = [first.rpartition("=")[2] for first, second in pairwise(arguments) if second == words[0]]
+    if all(map(_is_number, words)) and any(map(_is_number, before)):
         return "a list of numbers has commas and no spaces: 0.5,0.4,0.3"
     if "--data" not in flags:
         return ""
-    if len(words) > 1 and any(word.startswith("--data") for word in arguments):
-        return "--data takes a folder, not each of its files: leave out the pattern"
-    return f"data are named by a flag: {where} MODEL --data SOURCE"
+    if (data := _value(("--data",), arguments)) is None:
+        return f"data are named by a flag: {where} MODEL --data SOURCE"
+    kind, *kinds = ((path.parent, path.suffix) for path in map(PurePath, (data, *words)))
+    is_expanded = kind in kinds and kind[1]
+    return "--data takes a folder, not each of its files: leave out the pattern" if is_expanded else ""
+
+
+def _is_number(word: str) -> bool:
+    """Checks for one as it is typed in a list, a comma behind it or not."""
+    return re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?,?", word, re.IGNORECASE) is not None
 
 
 def _elsewhere(flag: str) -> str:

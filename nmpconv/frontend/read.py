@@ -149,7 +149,7 @@ def hint_for(data: bytes) -> str:
     """Advice for bytes that are no ONNX model."""
     if data.startswith(b"PK") and (of_torch := next((words for mark, words in OF_TORCH if mark in data), "")):
         return of_torch
-    known = (words for start, mark, words in OTHERS if data[start:].startswith(mark))
+    known = (words for start, mark, words in OTHERS if data.startswith(mark, start))
     return next(known, "export or download it again")
 
 

@@ -170,13 +170,14 @@ class Port:
         from nmpconv.base.turns import turn_of  # not loaded where nothing is refused
 
         wanted = [shape for each in shapes for shape in ((each, each[1:]) if each[:1] == (1,) else (each,))]
-        hint, picture = "or a batch of these, [n, ...]", array.shape[-3:]
+        hint, pixels = "or a batch of these, [n, ...]", self.pixels and array.dtype == np.uint8
         if turn := turn_of(array.shape, wanted):
             hint = f"its dimensions are in another order: x.transpose{turn} fits"
-        elif self.pixels and array.dtype == np.uint8 and picture == (*self.shape[1:3], 4):
+        elif pixels and self.shape[3] == 3 and array.shape[-3:] == (*self.shape[1:3], 4):
             hint = "x[..., :3] leaves an alpha channel out"
-        elif self.pixels and array.dtype == np.uint8 and len(picture) == 3 and picture[2] in (1, 3, 4):
-            hint = "a picture of Pillow is resized as nmpconv run does: PIL.Image.fromarray(x)"
+        elif pixels and array.ndim == 3 and array.shape[2] in (1, 3, 4):
+            picture = "x[..., 0]" if array.shape[2] == 1 else "x"
+            hint = f"a picture of Pillow is resized as nmpconv run does: PIL.Image.fromarray({picture})"
         return InputError(
             f"the array has shape {list(array.shape)}, {' or '.join(str(list(shape)) for shape in shapes)} is needed",
             where=self.name,

@@ -179,14 +179,28 @@ def test_gray_is_never_ambiguous(shape: tuple[int, ...]) -> None:
     ("shape", "hint"),
     [
         ((8, 8, 4), r"x\[\.\.\., :3\] leaves an alpha channel out"),
-        ((9, 9, 3), "a picture of Pillow is resized"),
-        ((2, 9, 9, 4), "a picture of Pillow is resized"),
+        ((2, 8, 8, 4), r"x\[\.\.\., :3\] leaves an alpha channel out"),
+        ((9, 9, 3), r"a picture of Pillow is resized .*fromarray\(x\)"),
+        ((9, 9, 1), r"a picture of Pillow is resized .*fromarray\(x\[\.\.\., 0\]\)"),
+        ((2, 9, 9, 4), "or a batch of these"),
         ((3, 9), "or a batch of these"),
     ],
 )
 def test_pictures_that_do_not_fit(from_images, shape: tuple[int, ...], hint: str) -> None:
     with pytest.raises(InputError, match=hint):
         from_images(np.zeros(shape, np.uint8))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_hints_about_pictures_that_do_not_fit_a_gray_net_are_right(channels: int) -> None:
+    """What each names is taken."""
+    gray = np.zeros((5, 8, 8, 1), np.uint8)
+    net = nmpconv.convert(cli_files.onnx_model(channels=1), gray, mean=MEAN, std=STD).load()
+    x = np.zeros((8, 9, channels), np.uint8)
+    with pytest.raises(InputError) as refused:
+        net.run(x)
+    code = str(refused.value.hint).partition("does: PIL.")[2]
+    net.run(eval(code, {"Image": Image, "x": x}))
 
 
 def test_pixels_as_floats_are_refused(from_images, pixels) -> None:

@@ -169,6 +169,52 @@ def test_refusals(cli, command: tuple[str, ...], says: str) -> None:
     assert ran.err.startswith(f"error: {says}")
 
 
+LIST, PATTERN = "a list of numbers", "--data takes a folder"
+NAMED, MORE = "data are named by a flag", "nmpconv {} -h tells more"
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("convert model.onnx .", NAMED),
+        ("convert model.onnx ..", NAMED),
+        ("convert model.onnx 2024", NAMED),
+        ("bench model.nmp 10", ""),
+        ("eval model.nmp . --data d.npy", MORE),
+        ("convert model.onnx --data=d.npy x y", MORE),
+        ("convert model.onnx --calib a/0.png a/1.png", PATTERN),
+        ("convert --data a/0.png a/1.png a/2.png model.onnx", PATTERN),
+        ("convert model.onnx --data images --mean 0.5 .5 1E-3", LIST),
+        ("convert model.onnx --data images --mean=1 1 1", LIST),
+        ("convert model.onnx --data images --mean 0.5, 0.4, 0.3", LIST),
+        ("convert model.onnx --data images --mean 0.5 0.4 x", MORE),
+    ],
+)
+def test_hints_for_more_arguments_than_there_are(cli, command: str, hint: str) -> None:
+    ran = cli(*command.split())
+    assert ran.code == ExitCode.USAGE and "more arguments than it takes" in ran.err
+    assert f"hint: {hint.format(command.split()[0])}" in ran.err
+    assert (LIST in ran.err) == (hint == LIST)
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        ("sub/*/a.npy", "give the folder: sub"),
+        ("*/a.npy", "give the folder: ."),
+        ("sub/?.png", "give the folder: sub"),
+        ("sub/a*3.npy", "did you mean 'a*b.npy'?"),
+        ("a*/x.npy", "the current folder is"),
+        ("sub/b.npy", "did you mean 'a*b.npy'?"),
+    ],
+)
+def test_patterns_and_names_that_look_like_some(cli, data: str, hint: str) -> None:
+    Path("sub/c").mkdir(parents=True)
+    Path("sub/a*b.npy").touch()
+    Path("a*").mkdir()
+    assert hint in cli("convert", "model.onnx", "--data", data).err
+
+
 def test_a_refusal_that_nobody_foresaw_is_told_as_it_is() -> None:
     class Odd(Exception):
         ctx = None
