@@ -191,12 +191,12 @@ def test_pictures_that_do_not_fit(from_images, shape: tuple[int, ...], hint: str
         from_images(np.zeros(shape, np.uint8))
 
 
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_hints_about_pictures_that_do_not_fit_a_gray_net_are_right(channels: int) -> None:
+@pytest.mark.parametrize("shape", [(8, 9, 1), (8, 8, 3), (8, 8, 4)])
+def test_hints_about_pictures_that_do_not_fit_a_gray_net_are_right(shape: tuple[int, ...]) -> None:
     """What each names is taken."""
     gray = np.zeros((5, 8, 8, 1), np.uint8)
     net = nmpconv.convert(cli_files.onnx_model(channels=1), gray, mean=MEAN, std=STD).load()
-    x = np.zeros((8, 9, channels), np.uint8)
+    x = np.zeros(shape, np.uint8)
     with pytest.raises(InputError) as refused:
         net.run(x)
     code = str(refused.value.hint).partition("does: PIL.")[2]
