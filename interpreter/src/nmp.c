@@ -127,21 +127,12 @@ static void take(nmp_net *net, const nmp_options *options) {
 #endif
 }
 
-/* Field by field: many programs on boards have no other use for memset. */
-static void clear(nmp_info *info) {
-  info->major = info->minor = 0;
-  info->inputs = info->outputs = info->ops = info->tensors = 0;
-  info->arena_bytes = info->packed_bytes = info->activation_bytes = info->scratch_bytes = 0;
-  info->work = 0;
-  info->fast_bytes = 0;
-}
-
 /* Fills net but for what lies in the arena, and the layout. */
 static nmp_status verify(nmp_net *net, const void *file, size_t bytes, const nmp_options *options, nmp_info *info,
                          layout *at, nmp_fault *fault) {
   const nmp_model *m = &net->model;
   nmp_needs needs;
-  clear(info);
+  nmp_clear(info);
   at->steps = at->packed = at->activations = at->end = 0;
   take(net, options);
   if (NMP_KEEP_STEPS && net->options.threads > NMP_THREADS_MAX) {
@@ -200,7 +191,7 @@ nmp_status nmp_inspect_target(const char *target, const void *model, size_t byte
   if (info == NULL || target == NULL || (count > 0 && ops == NULL)) {
     return refuse(fault, NMP_RULE(NMP_E_ARGUMENT, "info, target or ops", 0, 0));
   }
-  clear(info);
+  nmp_clear(info);
   if (!nmp_target_select(target, KERNELS(&net))) {
     return refuse(fault, NMP_RULE(NMP_E_CPU, "target", 0, 0));
   }

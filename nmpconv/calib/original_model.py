@@ -219,7 +219,7 @@ def _clamp(floats: Graph, makers: Mapping[str, Node], name: str) -> Ends | None:
 
 
 def _clips(floats: Graph) -> list[float]:
-    """Upper ends of saturations whose tensors are gone: in composed tables, and of grids whose own went into a layer."""
+    """Upper ends of saturations whose tensors are gone: in composed tables, and in layers that took in a grid's."""
     tables = (getattr(node.params, "composed", ()) for node in floats.nodes)
     composed = [float(step[3]) for steps in tables for step in steps if step[0] == "clip"]
     values = (value for value in floats.activations() if value.name not in floats.given)

@@ -62,3 +62,11 @@ const char *nmp_status_text(nmp_status status) {
   }
   return "an unknown status";
 }
+
+void nmp_clear(nmp_info *info) {
+  info->major = info->minor = 0;
+  info->inputs = info->outputs = info->ops = info->tensors = 0;
+  info->arena_bytes = info->packed_bytes = info->activation_bytes = info->scratch_bytes = 0;
+  info->work = 0;
+  info->fast_bytes = 0;
+}

@@ -96,6 +96,7 @@ int32_t nmp_model_state(const nmp_model *m, uint32_t i);
  * Takes steps from the budget, which is a multiple of the file's size; returns 0 when it is spent. */
 int nmp_spend(nmp_needs *needs, uint64_t steps);
 nmp_status nmp_fail(nmp_fault *fault, int64_t op, int64_t tensor, nmp_rule rule);
+void nmp_clear(nmp_info *info); /* field by field: many programs on boards have no other use for memset */
 
 /* op_table.c: by kind, no longer than the last one of this build; NULL for an op that it leaves out. */
 #define NMP_OP_PLACE(name, NAME) [NMP_OP_##NAME] = 0,

@@ -7,8 +7,8 @@ averages. What no sample reaches is left out: ranges of a few samples, beyond wh
 2. Otherwise a requantize does.
 3. Without samples, what may lie beyond is saturated where that costs nothing, as in case 1.
 
-What goes on to a requantize stays as it is: that one saturates. So do steps that are powers of two in a faithful graph,
-whose grids are the model's.
+What goes on to a requantize with a grid of its own stays as it is: that one saturates. So do grids of a faithful graph
+whose steps are powers of two: they are the model's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def run(graph: Graph, seen: Mapping[str, TensorStats]) -> Graph:
     reach = reach or known(graph, {name: grid for name, grid in graph.given.items() if name in graph.inputs})
     readers, editor = graph.consumers(), Editor(graph)
     for name, grid in grids.items():
-        if _within(reach[name], grid) or any(reader.op == "requantize" for reader in readers.get(name, ())):
+        onward = [reader.outputs[0] for reader in readers.get(name, ()) if reader.op == "requantize"]
+        if _within(reach[name], grid) or not graph.given.keys().isdisjoint(onward):
             continue
         source, ends = _source(graph, makers, readers, name), (grid.min, grid.max)
         if OPS[makers[source].op].clamps:  # cases 1, 3
