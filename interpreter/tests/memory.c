@@ -139,6 +139,10 @@ void *tail(int slot, size_t bytes) {
 void *tail(int slot, size_t bytes) {
   static uint8_t *slots[SLOTS];
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  if (bytes > SLOT) {
+    fprintf(stderr, "a buffer of %zu bytes: a slot has %d\n", bytes, SLOT);
+    exit(2);
+  }
   if (slots[slot] == NULL) {
     uint8_t *map = mmap(NULL, SLOT + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED || mprotect(map + SLOT, page, PROT_NONE) != 0) {

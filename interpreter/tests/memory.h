@@ -6,7 +6,7 @@
 
 /* Bytes of a buffer. */
 #if __STDC_HOSTED__
-#define SLOT (1 << 22)
+#define SLOT (1 << 23)
 #else
 #define SLOT (1 << 20)
 #endif
