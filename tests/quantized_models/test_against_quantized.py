@@ -6,20 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx_text import build
 from qdq_nets import Residual, pictures
+from quantized_runs import converted, outputs
 
 from nmpconv.base.sqnr import sqnr_db
-from nmpconv.conversion.pipeline import Options, Result, convert
-from nmpconv.runtime import interpreter
-
-
-def converted(model: onnx.ModelProto, folder: Path, samples: np.ndarray | None, **options: object) -> Result:
-    onnx.save(model, folder / "m.onnx")
-    sources = None if samples is None else {"": samples}
-    return convert(folder / "m.onnx", sources, Options(**options), lambda *_: None)  # type: ignore[arg-type]
+from nmpconv.conversion.pipeline import Result
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
@@ -27,9 +20,7 @@ def test_figures_are_those_of_the_two_run_apart(kind: str, tmp_path: Path) -> No
     model, samples = Residual(kind=kind).model(), pictures(32, seed=8)
     result = converted(model, tmp_path, samples)
     found = result.report.against_quantized
-    session, net = ort.InferenceSession(model.SerializeToString()), interpreter.load(result.data)
-    wanted = np.concatenate([session.run(None, {"x": x[None]})[0] for x in samples])
-    got = np.concatenate([net.run_float(x[None])[0] for x in samples])
+    wanted, got = outputs(model, result, samples)
     (step,) = {result.graph.given["y"].scale}
     apart = np.abs(np.rint((got - wanted) / step))
     assert found is not None
@@ -116,9 +107,7 @@ def saturating(move: str, zero: np.integer, *, result: str = "Conv(d, v)", port:
 
 def nearness(model: onnx.ModelProto, result: Result, samples: np.ndarray) -> float:
     """dB against the quantized model."""
-    session, net = ort.InferenceSession(model.SerializeToString()), interpreter.load(result.data)
-    wanted = np.concatenate([session.run(None, {"x": x[None]})[0] for x in samples])
-    return sqnr_db(wanted, np.concatenate([net.run_float(x[None])[0] for x in samples]))
+    return sqnr_db(*outputs(model, result, samples))
 
 
 def test_integer_operators_run_as_they_are(tmp_path: Path) -> None:
@@ -148,7 +137,7 @@ def test_integer_operators_run_as_they_are(tmp_path: Path) -> None:
     assert found.equal > 70
 
 
-def test_float_models_have_no_such_line(samples: Path) -> None:
-    source = samples / "digits" / "model.onnx"
+def test_float_models_have_no_such_line(samples: Path, tmp_path: Path) -> None:
+    model = onnx.load(samples / "digits" / "model.onnx")
     data = np.random.default_rng(0).uniform(-1, 1, (8, 1, 16, 16)).astype(np.float32)
-    assert convert(source, {"": data}, Options(), lambda *_: None).report.against_quantized is None
+    assert converted(model, tmp_path, data).report.against_quantized is None

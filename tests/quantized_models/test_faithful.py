@@ -6,35 +6,26 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx_text import build
 from qdq_nets import Residual, pictures
+from quantized_runs import converted, outputs
 
-from nmpconv.conversion.pipeline import Options, Result, convert
+from nmpconv.conversion.pipeline import Result
 from nmpconv.errors import UsageError
 from nmpconv.ir import Preprocess
-from nmpconv.runtime import interpreter
 
 FINE = {"faithful": True, "bits": "a16w8"}
 
 
 def made(model: onnx.ModelProto, folder: Path, samples: np.ndarray | None, **options: object) -> Result:
-    onnx.save(model, folder / "m.onnx")
-    chosen = {"faithful": True, **options}
-    sources = None if samples is None else {"": samples}
-    return convert(folder / "m.onnx", sources, Options(**chosen), lambda *_: None)  # type: ignore[arg-type]
+    return converted(model, folder, samples, **{"faithful": True, **options})
 
 
 def steps_apart(model: onnx.ModelProto, result: Result, samples: np.ndarray) -> np.ndarray:
-    """Differences of the outputs to the model's own in onnxruntime, in steps. Its optimizations round biases."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session, net = ort.InferenceSession(model.SerializeToString(), options), interpreter.load(result.data)
-    name = session.get_inputs()[0].name
-    wanted = np.concatenate([session.run(None, {name: x[None]})[0] for x in samples])
-    got = np.concatenate([net.run_float(x[None])[0] for x in samples])
-    return np.rint((got.reshape(wanted.shape) - wanted) / result.graph.given[session.get_outputs()[0].name].scale)
+    """Differences of the outputs to the model's own in onnxruntime, in steps."""
+    wanted, got = outputs(model, result, samples)
+    return np.rint((got - wanted) / result.graph.given[model.graph.output[0].name].scale)
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
@@ -420,9 +411,8 @@ def test_what_it_cannot_be_combined_with(samples: Path, tmp_path: Path) -> None:
             made(model, tmp_path, pictures(8), **options)
     with pytest.raises(UsageError, match="--bits is 8, or a16w8"):
         made(model, tmp_path, pictures(8), bits="16")
-    data = {"": np.zeros((8, 1, 16, 16), np.float32)}
     with pytest.raises(UsageError, match="no grids of its own"):
-        convert(samples / "digits" / "model.onnx", data, Options(faithful=True), lambda *_: None)
+        made(onnx.load(samples / "digits" / "model.onnx"), tmp_path, np.zeros((8, 1, 16, 16), np.float32))
 
 
 def test_its_recipe_makes_the_same_bytes(tmp_path: Path) -> None:

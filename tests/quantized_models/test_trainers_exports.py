@@ -9,13 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx_text import build
 from qdq_nets import pictures
-
-from nmpconv.conversion.pipeline import Options, Result, convert
-from nmpconv.runtime import interpreter
+from quantized_runs import converted, outputs
 
 
 def brevitas(bits: int) -> onnx.ModelProto:
@@ -125,29 +122,15 @@ def torchao() -> onnx.ModelProto:
     )
 
 
-def made(model: onnx.ModelProto, folder: Path, **options: object) -> Result:
-    onnx.save(model, folder / "m.onnx")
-    return convert(folder / "m.onnx", {"": pictures(24)}, Options(**options), lambda *_: None)  # type: ignore[arg-type]
-
-
-def outputs(model: onnx.ModelProto, result: Result, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Integers of onnxruntime, which is to round as the model says, and of the file."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session, net = ort.InferenceSession(model.SerializeToString(), options), interpreter.load(result.data)
-    wanted = np.concatenate([session.run(None, {"x": x[None]})[0] for x in samples])
-    return wanted, np.concatenate([net.run_float(x[None])[0] for x in samples])
-
-
 @pytest.mark.parametrize("bits", [4, 8])
 def test_brevitas(bits: int, tmp_path: Path) -> None:
     """The same integers, but for a tie in a thousand; a free conversion has fewer of them."""
     model = brevitas(bits)
-    result = made(model, tmp_path, faithful=True, bits="a16w8")
+    result = converted(model, tmp_path, pictures(24), faithful=True, bits="a16w8")
     wanted, got = outputs(model, result, pictures(40, seed=11))
     assert np.mean(wanted == got) > 0.9
     assert np.abs(wanted - got).max() <= 2.0**-4
-    free = made(model, tmp_path).report.against_quantized
+    free = converted(model, tmp_path, pictures(24)).report.against_quantized
     kept = result.report.against_quantized
     assert free is not None
     assert kept is not None
@@ -160,7 +143,7 @@ def test_brevitas(bits: int, tmp_path: Path) -> None:
 def test_torchao(tmp_path: Path) -> None:
     model = torchao()
     for options in ({}, {"faithful": True}, {"faithful": True, "bits": "a16w8"}):
-        result = made(model, tmp_path, **options)
+        result = converted(model, tmp_path, pictures(24), **options)
         assert result.report.quantized_nodes == result.report.total_nodes
         wanted, got = outputs(model, result, pictures(40, seed=11))
         noise = 10 * np.log10(np.square(wanted).sum() / np.square(wanted - got).sum())
