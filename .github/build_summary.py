@@ -1,4 +1,4 @@
-"""What the action runs: `nmpconv build`, here and as it was before, and the difference as a job's summary.
+"""Runs `nmpconv build` for the action, here and as it was before, and writes the difference as a job's summary.
 
     python build_summary.py nmpconv.toml --before ../base/nmpconv.toml --device sim:mps2-an386
 
@@ -22,7 +22,7 @@ from typing import Any
 NMPCONV = Path(sysconfig.get_path("scripts"), "nmpconv")
 
 Rows = dict[str, dict[str, Any]]
-"""What is known of each target, by its name."""
+"""Facts about each target, by its name."""
 
 # Of a target's row: what it is called, its unit, its digits, and whether more is better.
 FIGURES = {
@@ -65,7 +65,7 @@ def built(project: Path, device: str | None) -> tuple[int, Rows, str]:
 
 
 def asked(*arguments: str) -> tuple[int, dict[str, Any]]:
-    """What nmpconv answers to --json; its talk goes to stderr."""
+    """Returns nmpconv's answer to --json; its talk goes to stderr."""
     ran = subprocess.run([NMPCONV, *arguments, "--json"], stdout=subprocess.PIPE, check=False)
     try:
         return ran.returncode, json.loads(ran.stdout)

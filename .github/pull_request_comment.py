@@ -75,7 +75,7 @@ def comment(ask: Api, of: str, number: int, project: str, text: str) -> None:
 
 
 def _author(ask: Api) -> Callable[[dict[str, Any]], bool]:
-    """Whether a user is the token's: other people may copy the marker. The token of a job has no user but a bot."""
+    """Checks that a user is the token's: other people may copy the marker. The token of a job has no user but a bot."""
     try:
         login = ask("GET", "user")["login"]
     except HTTPError as error:

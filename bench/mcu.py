@@ -105,7 +105,7 @@ class Row:
 
     @property
     def targets(self) -> dict[str, bool]:
-        """Which targets there are for this row, and whether it reaches them."""
+        """Lists the targets of this row, and says whether it reaches them."""
         found = {}
         int8, peer = self.bits != "16", self.peer_instructions
         if self.bits == MAX_RAM:

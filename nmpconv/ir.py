@@ -345,7 +345,7 @@ class Graph:
         return readers
 
     def lifetimes(self) -> dict[str, tuple[int, int]]:
-        """When each activation is alive: op indices, first and last included.
+        """Lifetimes of activations: op indices, first and last included.
 
         From the op that makes it (a graph input: -1) to its last reader (a graph output: the number of ops).
         """

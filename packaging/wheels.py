@@ -72,7 +72,7 @@ def chosen(asked: list[str] | None, those_here: bool) -> list[str]:
 
 
 def missing(python: str) -> str:
-    """Why a program does not start, in a line; "" where it does. pyenv's stand-ins for others do not."""
+    """Says why a program does not start, in a line; "" where it does. pyenv's stand-ins for others do not."""
     try:
         started = subprocess.run([python, "--version"], capture_output=True, text=True, check=False)
     except OSError as error:

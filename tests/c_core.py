@@ -62,7 +62,7 @@ def compiled(root: Path, folder: Path, compiler: str, *flags: str, files: Sequen
 
 
 def library(root: Path, folder: Path, compiler: str, flags: Sequence[str]) -> Library:
-    """Of a folder that `compiled` has filled with these flags."""
+    """The core in a folder that `compiled` has filled with these flags."""
     return Library((compiler, *flags, *includes(root)), tuple(sorted(folder.glob("*.o"))))
 
 

@@ -1,4 +1,4 @@
-"""What the tests share: optional tools, the model zoo, the samples."""
+"""Fixtures that the tests share: optional tools, the model zoo, the samples."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests counted: their property "summary"."""
+    """Prints what tests counted: their property "summary"."""
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, value in getattr(report, "user_properties", ()):
@@ -89,7 +89,7 @@ def conforming(monkeypatch: pytest.MonkeyPatch, bless: bool) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def bless(request: pytest.FixtureRequest) -> bool:
-    """Whether golden files are to be rewritten instead of compared with."""
+    """True where golden files are to be rewritten instead of compared with."""
     return bool(request.config.getoption("--bless"))
 
 

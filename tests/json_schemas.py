@@ -1,4 +1,4 @@
-"""What a command prints with --json against its schema in docs/reference/json, as strictly as the schemas are made."""
+"""Compares --json of a command with its schema in docs/reference/json, as strictly as the schemas are made."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kind_of(value: object) -> str:
 
 
 def problems(value: Any, schema: Mapping[str, Any], place: str = "$") -> Iterator[str]:
-    """Where a value is not what a schema says. A key that it does not name is one, though programs ignore it."""
+    """Places where a value is not what a schema says. A key that it does not name is one, though programs ignore it."""
     assert USED.issuperset(schema), set(schema) - USED
     allowed = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     kind = kind_of(value)

@@ -158,7 +158,7 @@ def part_of(path: Path) -> str:
 
 
 def _part(names: Sequence[str]) -> str:
-    """Of a module, by the names below the package."""
+    """The layer of a module, by the names below the package."""
     whole = "/".join(names[:2])
     return whole if whole in PARTS else names[0]
 
@@ -353,7 +353,7 @@ def test_names_of_c_files() -> None:
 
 
 def test_folders_that_bundles_leave_out_are_there() -> None:
-    """That nothing else needs them is shown by tests/exporters, which build bundles without."""
+    """Nothing else needs them, as tests/exporters show, which build bundles without."""
     assert [folder for folder in ON_PCS if not (SRC / folder).is_dir()] == []
 
 

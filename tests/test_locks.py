@@ -1,4 +1,4 @@
-"""What is installed for tests, lint and the site is pinned by hashes, in versions that the project allows."""
+"""Packages for tests, lint and the site are pinned by hashes, in versions that the project allows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pinned(lock: Path) -> list[Requirement]:
 
 
 def version(lock: Path, name: str, python: str) -> Version | None:
-    """Of a package, on Linux with this Python."""
+    """The pinned version of a package, on Linux with this Python."""
     environment = {
         "python_version": python,
         "python_full_version": f"{python}.9",
@@ -91,7 +91,7 @@ def test_locks_agree(python: str) -> None:
 
 
 def test_no_recipe_installs_anything_else() -> None:
-    """Of the Makefile: peers and published architectures are measured against, in environments of their own."""
+    """Recipes of the Makefile. Peers and published architectures are measured against, in environments of their own."""
     recipes = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line]
     others = [line for line in recipes if "--require-hashes" not in line and "--no-deps" not in line]
     assert len(recipes) > len(others)

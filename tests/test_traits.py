@@ -130,7 +130,7 @@ def passes_factors(case: Case) -> bool:
 
 
 def is_elementwise(case: Case) -> bool:
-    """What changes lies where an operand changed."""
+    """Checks that changes lie where an operand changed."""
     before, after, rng = fed(case), others(case), noise(case)
     touched = {n: rng.random(x.shape) < 0.2 for n, x in before.items()}
     y = run(case, before)
@@ -164,7 +164,7 @@ def keeps_batch(case: Case) -> bool:
 
 
 def is_renamed(case: Case, params: object, axes: Sequence[int]) -> bool:
-    """Whether these parameters do to a tensor what the case does to its transpose."""
+    """Checks that these parameters do to a tensor what the case does to its transpose."""
     op, node, ins, out = parts(case)
     back, feeds, arrays, values = np.argsort(axes), fed(case), [], []
     for name, value in zip(node.inputs, ins, strict=True):
@@ -179,7 +179,7 @@ def is_renamed(case: Case, params: object, axes: Sequence[int]) -> bool:
 
 
 def makes_parts(case: Case, axis: int) -> bool | None:
-    """Whether the case makes the same of some indices of its inputs as it makes of all; None: it does not say so."""
+    """True where the case makes the same of some indices of its inputs as it makes of all; None: it does not say so."""
     op, node, ins, out = parts(case)
     index = noise(case).permutation(out.shape[axis])[: out.shape[axis] // 2 + 1]
     part = op.part(node.params, ins, out, axis, len(index))
@@ -334,7 +334,7 @@ def test_bounds_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("name", "some"), [("mul", "8x16x8/random"), ("gather", "channels")])
 def test_factors_can_fail(name: str, some: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a product of two both have them, of some channels not the first ones."""
+    """Factors of a product of two are of both; those of some channels are not the first ones."""
     cases = [case for case in BY_OP[name] if case.id.startswith(f"{name}/{some}")]
     monkeypatch.setattr(type(OPS[name]), "homogeneous", True)
     monkeypatch.setattr(type(OPS[name]), "factors", Op.factors)
@@ -355,7 +355,7 @@ def test_renamed_parameters_do_the_same() -> None:
 
 
 def test_kept_parameters_do_not_the_same() -> None:
-    """Of those with one index: more than another axis has would be no result at all."""
+    """Cases with one index: more than another axis has would be no result at all."""
     cases = [case for case in CASES["arg_max"] if transposable(case) and parts(case)[1].params.count == 1]
     ranks = [len(parts(case)[3].shape) for case in cases]
     turned = [is_renamed(c, parts(c)[1].params, range(n)[::-1]) for c, n in zip(cases, ranks, strict=True)]

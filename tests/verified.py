@@ -1,4 +1,4 @@
-"""What the two verifiers of a .nmp file, in C and in Python, say of it: the same."""
+"""Answers of the two verifiers of a .nmp file, in C and in Python: the same."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def in_python(data: bytes) -> Status:
 
 
 def difference(data: bytes) -> str:
-    """How the two differ, '' where they do not."""
+    """The difference of the two, '' where there is none."""
     (status, rule), ours = in_c(data), in_python(data)
     wanted = Status.OK if rule in OWN else status
     return "" if ours == wanted else f"C: {status.name} {rule}, Python: {ours.name}"
 
 
 def verified(data: bytes) -> tuple[Status, str]:
-    """What both say."""
+    """The answer that both give."""
     assert not difference(data), difference(data)
     return in_c(data)

@@ -79,7 +79,7 @@ def ours(case: cases.Case, widths: str, folder: Path) -> list[np.ndarray]:
 
 
 class Failed(Exception):
-    """Why a quantizer has no figure for a model."""
+    """Names the reason for which a quantizer has no figure for a model."""
 
 
 class Peers:

@@ -37,7 +37,7 @@ REST_OF_THREADS = 0.06  # of several: those of ONNX Runtime spin for 45 ms after
 
 
 class Failed(Exception):
-    """Why an engine is left out of a row."""
+    """Names the reason for which an engine is left out of a row."""
 
 
 class Worker:

@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Unavailable(Exception):
-    """Why an engine cannot run a model."""
+    """Names the reason for which an engine cannot run a model."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def bisect(
     output: Path | None = None,
     progress: Progress | bool = silent,
 ) -> Bisected:
-    """Which tensors lose most: all of them by what is gained when each alone is float, and what helps, measured.
+    """Finds the tensors that lose most, by what is gained when each alone is float, and measures what helps.
 
     model, example_inputs, data: what ``file`` was converted from, as for `nmpconv.convert`. recipe: that it was
     converted by, where this said more than bits and exponents. metric, decoder: see `nmpconv.evaluation.task_metrics`;

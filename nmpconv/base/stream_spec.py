@@ -12,7 +12,7 @@ FORM = "axis=2,hop=4, and input=NAME where there are several"
 
 @dataclass(frozen=True)
 class Stream:
-    """Which axis of which input is time ('': the only input), and how many frames a call takes."""
+    """The axis that is time, of an input ('': the only one), and the frames that a call takes."""
 
     axis: int
     hop: int

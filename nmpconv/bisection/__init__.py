@@ -1,4 +1,4 @@
-"""Which tensor it is: what is gained on a metric when each alone is float, what helps, and a small model that shows it.
+"""Finds the tensor that loses: what is gained on a metric when each alone is float, what helps, a small model to show.
 
 1. `rebuilt`: the float graph that a file's integers stand for, by the conversion again.
 2. `ranking`: all roundings simulated, and each one left out.

@@ -198,7 +198,7 @@ class _Picking:
         self._engine = Engine(data, fetch, where=graph.name, optimize=small, threads=1)
 
     def _port(self, name: str) -> str:
-        """Which rows are wanted is the same for tensors of one size."""
+        """The wanted rows, which are the same for tensors of one size."""
         return f"{ROWS_OF}{self._sizes[name]}"
 
     def rows(self, feed: Mapping[str, np.ndarray], at: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Which tensors get 16 bits unasked, with `--bits 8`: those that make much of the noise and cost nearly nothing.
+"""Gives 16 bits unasked, with `--bits 8`, to tensors that make much of the noise and cost nearly nothing.
 
 1. Of the grids that leave the RAM that the widths need as it is, and add at most WORK to the work, those with at least
    SHARE of the noise at the heads (`calib.noise_budget`), the largest share first, as long as that is true of all

@@ -1,4 +1,4 @@
-"""Which tensors get 16 bits, for a goal and within budgets: `--bits auto`.
+"""Chooses the tensors that get 16 bits, for a goal and within budgets: `--bits auto`.
 
 1. The model is converted as with `--bits 8`. Where that meets the goal, nothing gets wider.
 2. The shares of the noise at the heads (`calib.noise_budget`) over the costs order the grids; the best ones get 16

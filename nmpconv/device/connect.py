@@ -1,4 +1,4 @@
-"""Which line the name of a device means."""
+"""Opens the line that the name of a device means."""
 
 from __future__ import annotations
 

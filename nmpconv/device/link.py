@@ -251,7 +251,7 @@ class Link:
 
 
 def silence(link: Link) -> DeviceError:
-    """Why nothing was understood, as far as one can tell from here."""
+    """Names the reason for which nothing was understood, as far as one can tell from here."""
     if link.frames_seen > link.echoes:
         why, hint = "the device stopped answering", "check cable and power; start again: an upload goes on where it was"
     elif link.echoes:

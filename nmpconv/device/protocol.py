@@ -87,7 +87,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request was refused. op and tensor: -1 where it is about none."""
+    """The reason of a refusal. op and tensor: -1 where it is about none."""
 
     request: int
     status: int

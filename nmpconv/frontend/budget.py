@@ -1,4 +1,4 @@
-"""Which nodes may be computed during the import, and at what cost: a small file must not ask for much."""
+"""Bounds the nodes that are computed during the import by their cost: a small file must not ask for much."""
 
 from __future__ import annotations
 

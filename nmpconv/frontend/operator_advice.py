@@ -32,7 +32,7 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall")  # of TensorFlow's funct
 
 
 def unknown(node: onnx.NodeProto) -> tuple[str, str]:
-    """Why a node cannot be converted for which there is no op, and what to do about it, "" where that is not known."""
+    """Says why a node without an op cannot be converted, and what to do about it, "" where that is not known."""
     if node.domain == DOMAIN:
         why, _, hint = node.doc_string.partition("\n")
         return why, hint

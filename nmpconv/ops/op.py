@@ -257,7 +257,7 @@ class Op:
         return None
 
     def corners(self, inputs: int) -> Sequence[Sequence[int]]:
-        """Which ends (0 low, 1 high) of the inputs' intervals the output has its extremes at; (): it is not known."""
+        """Ends (0 low, 1 high) of the inputs' intervals where the output has its extremes; (): they are not known."""
         return ((0,) * inputs, (1,) * inputs) if self.monotone else ()
 
     def affine(self, place: int, constant: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -24,7 +24,7 @@ Rule = tuple[str, bool]
 
 
 class Origins(Enum):
-    """Which origins the operands and the result of an op can have (`ir.Value.origin`); constants have none."""
+    """Origins that the operands and the result of an op can have (`ir.Value.origin`); constants have none."""
 
     NONE = "0"
     ALIKE = "all the same one"

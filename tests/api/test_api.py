@@ -39,7 +39,7 @@ def pixels(folder: Path) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def wanted(folder: Path) -> nmpconv.Converted:
-    """What the folder of pictures gives."""
+    """The arrays of the folder of pictures."""
     return nmpconv.convert(folder / "model.onnx", folder / "images", **LOOK)
 
 

@@ -193,7 +193,7 @@ def test_pictures_that_do_not_fit(from_images, shape: tuple[int, ...], hint: str
 
 @pytest.mark.parametrize("shape", [(8, 9, 1), (8, 8, 3), (8, 8, 4)])
 def test_hints_about_pictures_that_do_not_fit_a_gray_net_are_right(shape: tuple[int, ...]) -> None:
-    """What each names is taken."""
+    """Takes an input under any of its names."""
     gray = np.zeros((5, 8, 8, 1), np.uint8)
     net = nmpconv.convert(cli_files.onnx_model(channels=1), gray, mean=MEAN, std=STD).load()
     x = np.zeros(shape, np.uint8)

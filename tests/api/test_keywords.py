@@ -100,7 +100,7 @@ def test_defaults_are_the_same(command: str) -> None:
 
 
 def parts(kind: Any) -> tuple[Any, ...]:
-    """Of an annotation: the kinds that it is a union of."""
+    """Kinds that an annotation is a union of."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 

@@ -1,4 +1,4 @@
-"""What Windows lacks: the package is imported and its commands run in a process that lacks it, too.
+"""Imports the package and runs its commands in a process that lacks what Windows lacks.
 
 Other packages are loaded before; on Windows they have their own ways. This does not show that nmpconv works there.
 """

@@ -110,7 +110,7 @@ def test_an_exporter_that_cannot_be_run_for_a_model(folder: Path) -> None:
 
 
 def test_a_step_that_was_done_again(tmp_path: Path) -> None:
-    """What came after it the last time counts no longer."""
+    """Figures that came after it the last time count no longer."""
     done = [Result("b", "old", "16", "accepted"), Result("a", "new", "16", "accepted", sqnr={"y": 60.0})]
     done += [Result("a", "new", "8", "crashed"), Result("a", "new", IMPORT, "refused")]
     path = tmp_path / "results.jsonl"

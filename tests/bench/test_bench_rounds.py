@@ -277,7 +277,7 @@ def test_loading_as_a_table() -> None:
 
 
 def test_a_fresh_process_tells_time_and_memory(tmp_path: Path) -> None:
-    """Of ours, and that the converter is not in its memory."""
+    """Ours, which has no converter in its memory."""
     (tmp_path / "int8.nmp").write_bytes(to_bytes(small_net(), {}))
     np.save(tmp_path / "samples.npy", np.zeros((2, *small_net()["x"].shape), np.float32))
     job = Job(OURS, "", str(tmp_path / "samples.npy"), str(tmp_path), "int8", 1)

@@ -55,7 +55,7 @@ def narrow(converted: nmpconv.Converted) -> list[str]:
 
 
 def ten(*seeds: int) -> pytest.MarkDecorator:
-    """Of the ten nets those of one kind of fault; all but the first one take their time."""
+    """Those of the ten nets that have one kind of fault; all but the first one take their time."""
     options = [FULL if seed % 2 else PLAIN for seed in seeds]
     marks: list[tuple[pytest.MarkDecorator, ...]] = [(), *[(pytest.mark.slow,)] * (len(seeds) - 1)]
     rows = [pytest.param(*row[:2], marks=row[2]) for row in zip(seeds, options, marks, strict=True)]
@@ -207,7 +207,7 @@ def test_what_is_not_the_file_s(made: tuple[Path, np.ndarray], tmp_path: Path) -
 
 @pytest.mark.parametrize("made", [2], indirect=True)
 def test_a_file_may_be_anybody_s(made: tuple[Path, np.ndarray], tmp_path: Path) -> None:
-    """What it says of its conversion names no file to write, and has the types of the options."""
+    """Its notes on the conversion name no file to write, and have the types of the options."""
     model, data = made
     plain = nmpconv.convert(model, data, **PLAIN)
     told, kept = reader.read(plain.data).metadata, tmp_path / "kept"

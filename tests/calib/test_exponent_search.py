@@ -148,7 +148,7 @@ def test_a_pole_that_no_value_comes_near_flattens_nothing() -> None:
 
 @pytest.mark.parametrize("bits", [8, 16])
 def test_tables_of_parts_are_measured_on_what_they_read(bits: int) -> None:
-    """Of 10 times normal numbers only the smallest matter behind a tanh; the square reads others."""
+    """Only the smallest of 10 times normal numbers matter behind a tanh; the square reads others."""
     wide, narrow = RNG.normal(size=N) * 10, RNG.normal(size=N)
     parts = (*tables(stats_of(wide), bits, np.tanh), *tables(stats_of(narrow), bits, np.square))
     found = choose(stats_of(np.concatenate([wide, narrow])), bits, tables=parts)

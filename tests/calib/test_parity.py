@@ -295,7 +295,7 @@ def test_a_saturation_inside_of_a_table(tmp_path: Path) -> None:
 
 
 def test_inputs_that_nobody_reads_and_cuts(tmp_path: Path) -> None:
-    """What lies behind a cut need not run: here it cannot."""
+    """The part behind a cut need not run: here it cannot."""
     text = (
         f"(float[1,4,6,5] x, float[3] unused) => (z) <float[4,4,3,3] w> {{ y = {CONV}(x, w) "
         "n = Neg(unused) z = Nonsense(y, n) }"
@@ -317,7 +317,7 @@ def test_the_text_says_what_is_required() -> None:
 
 
 def test_what_a_last_softmax_hides(tmp_path: Path) -> None:
-    """Where it saturates, its result is the same for other scores."""
+    """The result is the same for other scores where it saturates."""
     made = "c = Conv(x, w, b) s = Mul(c, k) y = Softmax<axis=1>(s)"
     text = f"{IMAGE} <float[4,4,1,1] w, float[4] b, float k = {{3000.0}}> {{ {made} }}"
     build(text, 13, tmp_path / "m.onnx")

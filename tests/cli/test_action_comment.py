@@ -25,7 +25,7 @@ OF = "/repos/o/r/issues"
 
 
 class GitHub(HTTPServer):
-    """What it uses of GitHub's API. user: whose the token is, which a bot may not ask. may: write."""
+    """The part of GitHub's API that it uses. user: whose the token is, which a bot may not ask. may: write."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

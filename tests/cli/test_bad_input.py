@@ -28,7 +28,7 @@ CONVERT = "convert model.onnx --data images"
 
 
 class Case(NamedTuple):
-    """What is wrong, how it is made in a folder with model.onnx, model.nmp and images/, and what is expected."""
+    """A mistake, made in a folder with model.onnx, model.nmp and images/, and the message that is expected."""
 
     id: str
     make: Callable[[], object]

@@ -1,4 +1,4 @@
-"""What every command line tool does alike: help, exit codes, streams, colours, older names, errors for programs."""
+"""Conventions of command line tools: help, exit codes, streams, colours, older names, errors for programs."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_a_model_that_onnxruntime_refuses(cli, monkeypatch) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "vector"])
 def test_an_equalization_that_changes_the_function_is_left_out(cli, monkeypatch, mode: str) -> None:
-    """What was asked for by hand gives way to the next plainer one that keeps the function: to none here."""
+    """A recipe asked for by hand gives way to the next plainer one that keeps the function: to none here."""
     real = equalize.scale
 
     def broken(graph: Graph, factors: dict) -> Graph:

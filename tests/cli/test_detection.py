@@ -82,7 +82,7 @@ def test_the_verdict_is_of_boxes(made) -> None:
 
 @pytest.mark.parametrize("bits", ["8", "16"])
 def test_a_conversion_measures_boxes(made, bits: str) -> None:
-    """Of the third of nine images on which the recipe was not fitted."""
+    """Boxes of the third of nine images on which the recipe was not fitted."""
     rows = ["file"]
     about = json.loads(Path("d.json").read_text())
     images, annotations = about["images"], about["annotations"]
@@ -129,7 +129,7 @@ def test_what_ap_needs(made, flags: tuple[str, ...], code: ExitCode, expected: s
 
 
 def test_a_goal_of_boxes(made) -> None:
-    """What 8 bits reach already needs nothing wider."""
+    """A goal that 8 bits reach already needs nothing wider."""
     for i in range(9):
         Image.open(f"{i % 3}.png").rotate(90 * (i // 3)).save(f"more{i}.png")
     Path("more.csv").write_text("\n".join(["file", *(f"more{i}.png" for i in range(9))]))

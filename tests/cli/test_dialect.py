@@ -43,7 +43,7 @@ NUMBERS = [row for row in EVERY if kind_of(row.values[1]) in (int, float)]
 
 
 def arguments(words: tuple[str, ...]) -> list[str]:
-    """Of a command that then fails, at the latest since a file is not there."""
+    """Arguments of a command that fails with them, at the latest since a file is not there."""
     app = whole_app()
     for group in words[:-1]:
         app = next(g.typer_instance for g in app.registered_groups if g.name == group and g.typer_instance)

@@ -1,4 +1,4 @@
-"""What needs neither the converter nor the interpreter: inspect, ops, help and version."""
+"""Commands that need neither the converter nor the interpreter: inspect, ops, help and version."""
 
 from __future__ import annotations
 

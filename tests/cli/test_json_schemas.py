@@ -1,4 +1,4 @@
-"""What --json prints is as the schemas in docs/reference/json say; --bless writes them anew and keeps descriptions."""
+"""Output of --json is as the schemas in docs/reference/json say; --bless writes them anew and keeps descriptions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def printed(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 
 def schema_of(values: list[Any], name: str = "") -> dict[str, Any]:
-    """What all of the values are."""
+    """The kind that all of the values have."""
     found: dict[str, Any] = {"type": ordered({kind_of(value) for value in values})}
     objects = [value for value in values if isinstance(value, dict)]
     items = [item for value in values if isinstance(value, list) for item in value]

@@ -1,4 +1,4 @@
-"""How much a command loads before it does anything: modules are counted, since seconds depend on the machine."""
+"""Counts the modules that a command loads before it does anything, since seconds depend on the machine."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _attempt(case: OnnxCase, imported: Imported, bits: int) -> Outcome:
 
 
 def _reason(error: NmpError) -> str:
-    """Of the first node that is refused, "Op: why", without the names and shapes of the case."""
+    """ "Op: why" of the first node that is refused, without the names and shapes of the case."""
     if isinstance(error, UnsupportedModel | InvalidModel):
         _, kind, why, _ = error.rows[0]
         why = re.sub(r"'[^']*'", "'...'", re.sub(r"\[[^]]*\]", "[...]", why))

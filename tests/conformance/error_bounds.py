@@ -1,4 +1,4 @@
-"""How far an integer graph may be from the real numbers that it stands for: a bound for every element, given its input.
+"""Bounds the distance of an integer graph from the real numbers that it stands for, by element, given its input.
 
 A running error analysis. Every tensor has a bound on |q * 2^e - r|, r being what the float graph computes without any
 rounding. A rule per op says what its inputs' errors, and those of its weights, bias and table, become at its output;
@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Context:
-    """What a rule knows of its node: real inputs, their errors, and the float graph's constants and parameters."""
+    """Facts about a node for its rule: real inputs, their errors, and the float graph's constants and parameters."""
 
     def __init__(
         self, integer: Graph, node: Node, source: Node | None, floats: Graph, env: Mapping[str, Array]
@@ -53,7 +53,7 @@ class Context:
         return data.astype(np.float64)
 
     def pushed(self, error: Array, params: Any = None, others: Array | None = None) -> Array:
-        """What a linear op with weights of at least 0, or one that only moves or picks, makes of its input's error.
+        """The error behind a linear op with weights of at least 0, or behind one that only moves or picks.
 
         It is the op's own reference, on integers fine enough that their rounding is added here without being felt.
         """
@@ -121,7 +121,7 @@ def _rounding(value: Value, q: Array, users: list[Node]) -> Array:
 
 
 def _farthest(result: Array, value: Value) -> Array:
-    """How far the real number can be at most: it lies in the range that calibration saw on the same data."""
+    """The largest distance to the real number, which lies in the range that calibration saw on the same data."""
     seen = value.observed
     assert seen is not None
     result = result + value.origin
@@ -129,7 +129,7 @@ def _farthest(result: Array, value: Value) -> Array:
 
 
 def _constant_error(at: Context, i: int) -> Array:
-    """Of an operand that the op itself put on a grid; tables are their rules' business."""
+    """The error of an operand that the op itself put on a grid; tables are their rules' business."""
     if at.source is None or i >= len(at.source.inputs) or not at.floats[at.source.inputs[i]].is_const:
         return np.zeros(())
     exact = at.constant(i)

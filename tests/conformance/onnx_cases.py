@@ -70,7 +70,7 @@ def in_scope(modules: tuple[str, ...] = ()) -> tuple[OnnxCase, ...]:
 
 
 def choices(case: OnnxCase) -> list[list[str]]:
-    """Which inputs are computed: all that are float, or only the first of them."""
+    """Inputs that are computed: all that are float, or only the first of them."""
     data = [name for name, array in case.inputs.items() if is_data(array)]
     return [data, data[:1]] if len(data) > 1 else [data]
 
@@ -86,7 +86,7 @@ def narrowed(case: OnnxCase) -> list[OnnxCase]:
 
 
 def precision(case: OnnxCase) -> float:
-    """What the case's own arithmetic may have lost, relative to a result: nothing to speak of, unless it is narrow."""
+    """The share of a result that the case's own arithmetic may have lost: nothing to speak of, unless it is narrow."""
     names = {array.dtype.name for array in (*case.inputs.values(), *case.outputs.values())}
     if case.name in _PRINTED:
         return 2.0**-13
@@ -234,7 +234,7 @@ def _float32(arrays: Arrays) -> Arrays:
 def _independent(
     model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], samples: Sequence[Arrays], expected: Sequence[Arrays]
 ) -> bool:
-    """Whether the model computes the samples of a batch one by one."""
+    """Checks that the model computes the samples of a batch one by one."""
     names = [value.name for value in model.graph.output]
     free = onnx.ModelProto()
     free.CopyFrom(model)

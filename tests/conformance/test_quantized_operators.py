@@ -105,7 +105,7 @@ def of_conv2d(case: Case) -> Twin | None:
 
 
 def shifts_of(ins: list[Value], y: Value) -> np.ndarray:
-    """Of each output channel."""
+    """Shifts of the output channels."""
     assert ins[1].quant is not None
     exponents = np.array(ins[1].quant.exponents)
     return np.broadcast_to(exponent_of(y) - exponent_of(ins[0]) - exponents, ins[1].shape[:1])

@@ -1,4 +1,4 @@
-"""Which channels are scaled together, op by op."""
+"""Channels that are scaled together, op by op."""
 
 from __future__ import annotations
 

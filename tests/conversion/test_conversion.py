@@ -238,7 +238,7 @@ def test_constants_say_how_their_exponents_were_chosen(made: Callable[..., Resul
 
 
 def test_the_score_is_of_images_that_nothing_was_fitted_to(place: Place, made: Callable[..., Result]) -> None:
-    """Whether recipes competed or one was asked for. The report warns of few images and of poor results."""
+    """Recipes competed, or one was asked for. The report warns of few images and of poor results."""
     for options in ({}, {"equalize": "none", "rounding": "nearest"}):
         report = made(**options).report
         notes = {note.split(":")[0]: float(re.search(r"(-?[\d.]+) dB on held", note)[1]) for note in report.notes}
@@ -278,7 +278,7 @@ def check_vectors(result: Result) -> None:
 
 
 def test_test_vectors(place: Place, made: Callable[..., Result]) -> None:
-    """Of the images while there are some, then of random integers."""
+    """Vectors of the images while there are some, then of random integers."""
     check_vectors(made(test_vectors=2))
     many = made(test_vectors=IMAGES + 2, equalize="none", rounding="nearest")
     check_vectors(many)

@@ -1,4 +1,4 @@
-"""What the report warns of: a poor result, and pixels that were not normalized."""
+"""Warnings of the report: a poor result, and pixels that were not normalized."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_mean_and_std_are_for_images() -> None:
 
 
 def said(model: Path, shapes: Mapping[str, tuple[int, ...]], data: Path, look: Preprocess | None) -> tuple[str, ...]:
-    """What is asked about a model that is fed so."""
+    """Questions about a model that is fed so."""
     graph = load(model, input_shapes=shapes, outputs=())
     [inlet] = graph.inputs
     samples = {inlet: open_samples(data, graph[inlet].shape, look)}

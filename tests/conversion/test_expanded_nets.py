@@ -50,7 +50,7 @@ def hidden_by(make: Callable[[Net, str], str]) -> Callable[[Net], str]:
 
 
 def hidden(net: Net) -> str:
-    """Which tokens are hidden: bool [1, 1, 12], by their first feature."""
+    """Hidden tokens: bool [1, 1, 12], by their first feature."""
     first = net.add("Slice", "x", net.const([0]), net.const([1]), net.const([2]))
     return net.add("Greater", net.add("Reshape", first, net.const([1, 1, 12])), net.const(0.6))
 

@@ -384,7 +384,7 @@ def test_ranges_of_an_edited_profile_hold(tmp_path: Path) -> None:
 
 
 def test_channels_of_one_unit_have_one_grid() -> None:
-    """What shares a unit is fed as before."""
+    """Columns that share a unit are fed as before."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, size=(SAMPLES, 1, 4, 24)).astype(np.float32)
     net: Net = load(converted(build(IMU, 17), {"": x[:, 0]}, "8"))

@@ -1,4 +1,4 @@
-"""What legal exponents are for: weights that the runtime can shift to where they belong."""
+"""Legal exponents are for weights that the runtime can shift to where they belong."""
 
 from __future__ import annotations
 

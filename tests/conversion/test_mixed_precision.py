@@ -69,7 +69,7 @@ def test_no_more_than_the_goal_needs(search: Callable[..., Search], goal: str, e
 
 
 def test_a_goal_out_of_reach(search: Callable[..., Search]) -> None:
-    """What makes less than a hundredth of the noise that is left gets nothing; the rest does."""
+    """A tensor that makes less than a hundredth of the noise that is left gets nothing; the rest does."""
     made = search("sqnr=60")
     taken, _ = made.run()
     assert set(taken.wide) == set(NOISE)

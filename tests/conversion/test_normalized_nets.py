@@ -38,7 +38,7 @@ FLOORS = {"LayerNormalization": (40, 75), "InstanceNormalization": (43, 75), "Gr
 
 
 def sqnr(path: Path, bits: str, tmp_path: Path) -> float:
-    """Of random images; the C code agrees with the reference on the way."""
+    """SQNR of random images; the C code agrees with the reference on the way."""
     images = np.random.default_rng(8).normal(size=(24, *SHAPE[1:])).astype(np.float32)
     np.save(tmp_path / "x.npy", images)
     result = convert(path, {"": tmp_path / "x.npy"}, Options(bits=bits), lambda *_: None)

@@ -293,7 +293,7 @@ def test_wide_nets_keep_zero() -> None:
 
 
 def test_zero_is_an_integer_of_the_grid() -> None:
-    """Of what a Relu makes: the clip range starts there, and padding is that integer."""
+    """The clip range of a Relu's result starts at that integer, which padding has, too."""
     net = layers()
     net.conv("r", "a", 4, 3, clamp=RELU)
     net.conv("a", "y", 3)
@@ -326,7 +326,7 @@ def test_one_sided_nets_gain(strict: bool) -> None:
 
 
 def test_origins_and_factors_are_chosen_for_the_method() -> None:
-    """Of inputs that are exponentials of normal numbers, and so saturate."""
+    """Inputs that are exponentials of normal numbers, and so saturate."""
     graph = residual()
     images = [{"x": np.exp(0.7 * feed["x"])} for feed in feeds(graph, 24)]
     stats, bits = observed(graph, images), in_bits(graph, 8, x=16, y=16)

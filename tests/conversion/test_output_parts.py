@@ -112,7 +112,7 @@ def test_layers_of_several_channels(bits: str, least: float, samples: np.ndarray
 
 
 def test_statistics_of_channels() -> None:
-    """What joins parts keeps its own channels' statistics, times the factors: equalization looks at each."""
+    """A join of parts keeps its own channels' statistics, times the factors: equalization looks at each."""
     graph = parse(JOINED)
     ranges = {"x": [1, 1], "a": [600, 20, 600], "c": [0.5, 0.25], "y": [600, 20, 600, 0.5, 0.25]}
     rows = {name: np.array([peaks, np.negative(peaks)], np.float32) for name, peaks in ranges.items()}
@@ -187,7 +187,7 @@ def test_export_and_inspect(net: Net, samples: np.ndarray, tmp_path: Path, capsy
 
 
 def test_what_people_see(converted: Result, net: Net, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the tensors between the parts and the output, too."""
+    """Grids of the parts, also of the tensors between them and the output."""
     file, page = tmp_path / "detector.nmp", tmp_path / "detector.html"
     file.write_bytes(converted.data)
     assert main(["inspect", str(file)]) == 0

@@ -103,7 +103,7 @@ def test_constants_beyond_a_grid_of_its_own(bits: int, kind: str) -> None:
 
 
 def test_equalization_counts_padding_as_a_value() -> None:
-    """Where a factor makes a channel as large as the others, its padding is no larger."""
+    """The padding of a channel that a factor makes as large as the others is no larger."""
     net = Net()
     net.input("x", 1, 6, 6, 4)
     net.conv("x", "a", 4, w=np.diag([1.0, 1.0, 1.0, 0.01]))

@@ -352,7 +352,7 @@ def test_columns_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bad_rounding_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where some channels get worse, exactly these stay as they were."""
+    """Exactly the channels that get worse stay as they were."""
     graph, images = wide_layer()
     seen = evidence(graph, images)
     nearest, good = integer(graph, PLAIN, seen), integer(graph, Rounding(), seen)

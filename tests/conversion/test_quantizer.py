@@ -204,7 +204,7 @@ def test_vector_equalization_observes_an_image_once(net: Graph, monkeypatch: pyt
 
 
 def test_what_a_recipe_is_prepared_on_does_not_depend_on_what_was_tried_before(net: Graph) -> None:
-    """Where processes of their own fit the recipes, this one has seen none of the images: the same last bits."""
+    """The same last bits, where processes of their own fit the recipes and this one has seen none of the images."""
     first, fresh = fitter(net), fitter(net)
     scores(first)
     tried_first, new = (one.prepare("vector", one.images, Trace()) for one in (first, fresh))
@@ -242,7 +242,7 @@ def test_what_was_scored_is_not_made_again(net: Graph, monkeypatch: pytest.Monke
 
 
 def test_uneven_channels_want_the_vector() -> None:
-    """What one layer makes small, the next makes large again: only a factor per channel helps."""
+    """One layer makes small what the next makes large again: only a factor per channel helps."""
     net = Net(3)
     net.input("x", 1, 8, 8, 3)
     uneven = 2.0 ** np.arange(-4, 4)
@@ -359,7 +359,7 @@ def test_ranges_are_those_of_all_images(net: Graph, mode: str) -> None:
 
 
 def test_statistics_are_carried_without_noise(net: Graph) -> None:
-    """Of ranges that nobody edited, nothing is cut off."""
+    """Nothing is cut off ranges that nobody edited."""
     made = fitter(net)
     factors = Balance(net, made.stats, made.bits).factors()
     graph = equalize.scale(net, factors)

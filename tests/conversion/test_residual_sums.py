@@ -52,7 +52,7 @@ def stream(blocks: int = BLOCKS, order: str = "{before} {block}") -> Graph:
 
 
 def errors(graph: Graph, names: Sequence[str], rounding: Rounding) -> dict[str, tuple[np.ndarray, np.ndarray, float]]:
-    """Of each tensor: float values, what is made of them [N, ...], and the step, on images nothing was fitted to."""
+    """Float values of each tensor, what is made of them [N, ...], and the step, on images nothing was fitted to."""
     images, test = feeds(graph, 16), feeds(graph, 8, seed=7)
     fitter = Fitter(graph, observed(graph, images), in_bits(graph, 8, y=16), Method(), rounding, images)
     prepared = fitter.prepare("none", images, Trace())

@@ -16,7 +16,7 @@ from nmpconv.passes.quantize.rounding import Rounding
 
 
 def report(spread: np.ndarray, count: int = 6) -> Report:
-    """Of x -> a -> r (transpose) -> t (transpose) -> b -> y: what a makes uneven, b makes even again."""
+    """x -> a -> r (transpose) -> t (transpose) -> b -> y: b makes even again what a makes uneven."""
     net = Net(8)
     net.input("x", 1, 8, 8, 3)
     net.conv("x", "a", 8, w=np.sign(net.rng.normal(0, 1, (8, 1, 1, 3))) * spread[:, None, None, None], b=np.zeros(8))

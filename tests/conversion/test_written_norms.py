@@ -103,12 +103,12 @@ def root_mean_square(net: Net) -> str:
 
 
 def lengths(net: Net) -> str:
-    """Of pixels, which nothing is divided by."""
+    """Pixels, which nothing is divided by."""
     return net.add("ReduceL2", features(net), net.const([1]), keepdims=1)
 
 
 def roots(net: Net) -> str:
-    """Of numbers of which most are small, as x^0.4."""
+    """Numbers of which most are small, as x^0.4."""
     return net.add("Pow", features(net), number(net, 0.4))
 
 

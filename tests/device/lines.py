@@ -307,7 +307,7 @@ class Forgetful(Keeping):
 
 
 def hello(frame: Frame) -> Frame:
-    """What a device answers to HELLO."""
+    """A device's answer to HELLO."""
     numbers = b"".join(n.to_bytes(4, "little") for n in (4000, 1, 1, 1 << 20, 1 << 20, 0))
     return Frame(frame.type | protocol.REPLY, frame.seq, b"\x01\x00\x01" + numbers + b"v\0b\0c\0t\0")
 

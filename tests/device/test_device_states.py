@@ -38,7 +38,7 @@ DATA = to_bytes(echo(), {})
 
 
 def calls(times: int) -> list[np.ndarray]:
-    """What a stream of so many times the frames gives."""
+    """The outputs of a stream of so many times the frames."""
     return [call["y"] for call in steps(echo(), [{"x": x} for x in FRAMES * times])]
 
 

@@ -1,4 +1,4 @@
-"""What a device says about itself reaches a terminal as text: no control characters, no markup."""
+"""Words of a device about itself reach a terminal as text: no control characters, no markup."""
 
 from __future__ import annotations
 

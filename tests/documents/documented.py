@@ -44,7 +44,7 @@ NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far numbers of a line may be off: whole ones; those with a fraction, below 1 a tenth of that; or a part of
+    """Tolerances of the numbers of a line: whole ones; those with a fraction, below 1 a tenth of that; or a part of
     either, where that is more."""
 
     whole: float = 0
@@ -185,13 +185,13 @@ class Shell:
 
 
 def words(line: str) -> list[str]:
-    """Of a line, without what differs from machine to machine and how wide its columns are."""
+    """Words of a line, without what differs from machine to machine and how wide its columns are."""
     line = LEVEL.sub("LEVEL", TIME.sub("TIME", line))
     return DRAWN.sub(" ", line).split()
 
 
 def tolerance(line: str) -> Tolerance:
-    """Of a line that a document shows."""
+    """The tolerance for a line that a document shows."""
     return next(near for pattern, near in TOLERANCES if re.search(pattern, line))
 
 
@@ -204,7 +204,7 @@ def is_same_word(shown: str, got: str, near: Tolerance) -> bool:
 
 
 def is_same_line(shown: Sequence[str], got: Sequence[str], near: Tolerance) -> bool:
-    """Of words; those with `...` stand for any."""
+    """Compares words; those with `...` stand for any."""
     if not shown:
         return not got
     if "..." in shown[0]:
@@ -213,7 +213,7 @@ def is_same_line(shown: Sequence[str], got: Sequence[str], near: Tolerance) -> b
 
 
 def is_same(shown: Sequence[str], got: Sequence[str]) -> bool:
-    """Of lines."""
+    """Compares lines."""
 
     @cache
     def rest(at: int, other: int) -> bool:

@@ -83,7 +83,7 @@ def of_audio(shell: Shell) -> None:
 
 
 def of_usage(shell: Shell) -> None:
-    """What the commands of usage.md, streams.md, python.md and reports.md name."""
+    """Files that the commands of usage.md, streams.md, python.md and reports.md name."""
     here = shell.folder
     copy("shapes")(shell)
     for source, name in (("calib", "images"), ("test", "photos")):
@@ -165,7 +165,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def run(shell: Shell, shown: Shown) -> str:
-    """What is wrong, with what the document should show; '' for nothing."""
+    """Says what is wrong, with what the document should show; '' for nothing."""
     code, out, err = shell.run(shown.command)
     found = out if code == 0 else f"{out}\n{err}"
     if shown.output is None or not trimmed(shown.output):

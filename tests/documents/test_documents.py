@@ -36,7 +36,7 @@ def broken_links(path: Path) -> list[str]:
 
 
 def long_lines(path: Path) -> list[str]:
-    """Of prose and of code; rows of tables cannot be wrapped."""
+    """Lines of prose and of code; rows of tables cannot be wrapped."""
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     return [f"{n}: {len(line)} columns" for n, line in lines if len(line) > COLUMNS and not line.startswith("|")]
 

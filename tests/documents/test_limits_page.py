@@ -48,7 +48,7 @@ CHOICES = {
 
 
 def rows() -> list[tuple[str, int, list[tuple[str, str]]]]:
-    """What is limited, its number, and the constants by file and name."""
+    """Rows of the page: what is limited, its number, and the constants by file and name."""
     found = []
     for row in ROW.finditer(PAGE.read_text(encoding="utf-8")):
         numbers = NUMBER.findall(row["limit"])
@@ -59,7 +59,7 @@ def rows() -> list[tuple[str, int, list[tuple[str, str]]]]:
 
 
 def value(text: str) -> Any:
-    """Of an expression of numbers."""
+    """The value of an expression of numbers."""
     return eval(compile(ast.parse(text, mode="eval"), "limits", "eval"), {"__builtins__": {}}, {})
 
 

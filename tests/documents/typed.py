@@ -22,7 +22,7 @@ BESIDE = {"docs/tutorials/training.md": "samples/shapes"}  # where it is another
 
 
 def programs() -> Iterator[tuple[str, str]]:
-    """Where they stand, and their text."""
+    """Places of programs, and their text."""
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("samples/*/*.md"))):
         for block in blocks(path.read_text(encoding="utf-8")):
             if block.language == "python":

@@ -47,7 +47,7 @@ def explorer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(explorer: Path, *files: Path, **settings: object) -> list[Any]:
-    """What the loader answers, file by file."""
+    """The loader's answers, file by file."""
     command = [sys.executable, "-c", PROGRAM, json.dumps(settings), *map(str, files)]
     environment = {**os.environ, "PYTHONPATH": str(explorer)}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

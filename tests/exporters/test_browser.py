@@ -127,7 +127,7 @@ document.getElementById("outcome").textContent = JSON.stringify({
 
 
 def browsed(chromium: str, folder: Path, page: Path, *more: str) -> str:
-    """What the browser prints; nothing on the page's console."""
+    """Returns what the browser prints; nothing on the page's console."""
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
     command += [f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", *more, page.as_uri()]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

@@ -47,7 +47,7 @@ def sources(folder: Path, example: str = "test_vector") -> list[str]:
 
 @pytest.fixture
 def gcc(need_tool: Callable[..., str]) -> str:
-    """Where it is missing, as for tests of a wheel, there is nothing to build with."""
+    """The compiler, without which, as in tests of a wheel, there is nothing to build with."""
     return need_tool("gcc")
 
 

@@ -50,7 +50,7 @@ def command(compiler: str, cpu: str, tool: Callable[..., str]) -> list[str]:
 
 
 def wrong(compile_: Sequence[str], files: Sequence[Path], folder: Path) -> list[str]:
-    """What the compiler says; the objects are left in the folder."""
+    """Returns what the compiler says; the objects are left in the folder."""
 
     def compile_one(source: Path) -> str:
         return subprocess.run([*compile_, "-c", source], cwd=folder, capture_output=True, text=True).stderr

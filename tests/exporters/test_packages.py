@@ -71,7 +71,7 @@ def test_every_package_has_sources_steps_and_a_licence(layout: str, packaged: Bu
 
 
 def test_a_folder_for_several_build_systems_by_default(model: Path) -> None:
-    """What every bundle was before --as."""
+    """A plain bundle, as every one was before --as."""
     files = nmpconv.bundle({"model": model})
     assert {"CMakeLists.txt", "library.properties", "library.json", "src/model_data.h"} <= files.keys()
     each = [nmpconv.bundle({"model": model}, as_=layout) for layout in USUAL]

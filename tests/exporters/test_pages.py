@@ -83,7 +83,7 @@ def narrow(folder: Path) -> nmpconv.Converted:
 
 @pytest.fixture(scope="module")
 def page(converted: nmpconv.Converted, folder: Path) -> Page:
-    """Of the conversion."""
+    """The page of the conversion."""
     return Page((folder / "report.html").read_text())
 
 
@@ -160,7 +160,7 @@ def test_the_same_bytes_each_time(converted: nmpconv.Converted, folder: Path) ->
 
 
 def test_names_stay_text(folder: Path) -> None:
-    """Of tensors, ops, labels, metadata, and of the file itself."""
+    """Names of tensors, ops, labels, metadata, and of the file itself."""
     graph = cli_files.nmp_graph(labels=(EVIL, "bee", "cat"), name=EVIL)
     names = {name: f"{name}{EVIL}" for name in ("x", "c", "y")}
     values = {names.get(v.name, v.name): replace(v, name=names.get(v.name, v.name)) for v in graph.values.values()}

@@ -78,7 +78,7 @@ MATRICES = ("fully_connected", (900, 500), (8, 500)), ("conv2d", (1, 30, 30, 500
 @pytest.mark.parametrize(("op", "x", "w"), MATRICES)
 @pytest.mark.parametrize("origin", [0.0, 0.3])
 def test_sums_wider_than_float32_are_exact(op, x, w, origin):
-    """Of logits in int16: one step of one is several steps of a probability."""
+    """Logits in int16: one step of one is several steps of a probability."""
     rng = np.random.default_rng(5)
     shapes = {"x": x, "w": w, "b": (8,)}
     q = {name: rng.integers(-32768, 32768, shape).astype(np.int16) for name, shape in shapes.items()}

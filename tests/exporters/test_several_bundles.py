@@ -201,7 +201,7 @@ def test_cpp_of_two_bundles(first: bytes, second: bytes, tmp_path: Path, need_to
 
 
 def test_names_in_c_are_the_files(first: bytes, tmp_path: Path) -> None:
-    """Of the file, of --name, or in the model where there is no file."""
+    """The name of the file, of --name, or in the model where there is no file."""
     (tmp_path / "2nd try (a).nmp").write_bytes(first)
     assert "src/model_2nd_try_a_data.h" in nmpconv.bundle(tmp_path / "2nd try (a).nmp")
     assert "src/kws_data.h" in nmpconv.bundle(tmp_path / "2nd try (a).nmp", name="kws")

@@ -1,4 +1,4 @@
-"""What a bundle leaves out: bytes of flash on a microcontroller, and files that need it are refused."""
+"""Parts that a bundle leaves out: bytes of flash on a microcontroller, and files that need them are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is generated from nmp.fbs is fresh, and what the schema says agrees with the ops and with flatc."""
+"""Files generated from nmp.fbs are fresh, and the schema agrees with the ops and with flatc."""
 
 from __future__ import annotations
 

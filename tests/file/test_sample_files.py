@@ -28,7 +28,7 @@ def small() -> tuple[Graph, dict[str, np.ndarray]]:
 
 
 def state() -> tuple[Graph, dict[str, np.ndarray]]:
-    """Of its two inputs, the caller feeds one."""
+    """A graph with two inputs, of which the caller feeds one."""
     graph = nets.placed(leaky())
     return graph, {"x": frames(8)[0], "s": np.full((1, 20), graph.states["s"].start, np.int8)}
 

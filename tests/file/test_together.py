@@ -106,7 +106,7 @@ def twice_itself(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
 
 
 def other_rows(bits: int) -> tuple[Graph, list[tuple[int, int]]]:
-    """What follows sees other rows, or rows as something else."""
+    """Ops behind see other rows, or rows as something else."""
     b = Chain(bits).weigh(64).weigh(64, 3)
     return b.then("transpose", perm=(0, 2, 1, 3)).done(), [(0, 1), (1, 2), (2, 3)]
 
@@ -193,7 +193,7 @@ def test_concatenations(net: Net, bits: int, plan: Callable[[Graph], Graph]) -> 
 
 
 def test_a_plan_gives_concatenations_their_place_early() -> None:
-    """Where the arena does not grow: elsewhere more is alive."""
+    """The arena does not grow where more is alive elsewhere."""
     b = Chain(8).weigh(128, 3).weigh(24)
     squeezed, wide = b.last, b.weigh(32).last
     graph = plan_memory.run(b.at(squeezed).weigh(32, 3).concat(wide).done())

@@ -120,7 +120,7 @@ def _outputs(graph: onnx.GraphProto, rng: np.random.Generator) -> str | None:
 
 
 def _constant(graph: onnx.GraphProto, rng: np.random.Generator) -> str | None:
-    """Of another shape, another type, or with another number."""
+    """A tensor of another shape, another type, or with another number."""
     if not graph.initializer:
         return None
     tensor = graph.initializer[rng.integers(len(graph.initializer))]

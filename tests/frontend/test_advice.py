@@ -1,4 +1,4 @@
-"""What a refusal says of operators that nmpconv does not have, and weights that are packed in blocks."""
+"""Refusals of operators that nmpconv does not have, and of weights that are packed in blocks."""
 
 from __future__ import annotations
 

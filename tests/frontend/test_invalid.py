@@ -186,7 +186,7 @@ SOUND = [
 
 @pytest.mark.parametrize("text", SOUND)
 def test_what_onnxruntime_takes_is_taken(text, tmp_path):
-    """Where onnx.checker on a whole model would refuse it."""
+    """Models that onnx.checker would refuse as a whole."""
     path = tmp_path / "model.onnx"
     model = build(f"{IMAGE} {text}", 8)
     model.ir_version = onnx.IR_VERSION + 1

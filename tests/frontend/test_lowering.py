@@ -1,4 +1,4 @@
-"""What is imported computes what the model computes: the exported graph and the model agree in onnxruntime."""
+"""Imported graphs compute what the model computes: the exported graph and the model agree in onnxruntime."""
 
 from __future__ import annotations
 

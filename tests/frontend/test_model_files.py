@@ -386,7 +386,7 @@ def test_local_functions_that_call_others(depth, refused, path):
 
 
 def test_the_inliner_refuses(path, monkeypatch):
-    """What onnx does not say beforehand is an error about the file, too."""
+    """Faults that onnx does not see beforehand are errors about the file, too."""
 
     def refuse(model, functions, exclude):
         raise RuntimeError("assertion failed")

@@ -66,7 +66,7 @@ def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
 
 
 def both(model: onnx.ModelProto, path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """What onnxruntime makes of the columns' numbers, the model's own rule of ties written out, and the float graph."""
+    """Outputs of onnxruntime, the model's own rule of ties written out, and of the float graph, for these columns."""
     onnx.save(model, path)
     graph, x = load(path), ramp(model.graph.input[0].type.tensor_type.shape.dim[3].dim_value)
     return run(original(model, graph), x), run(to_onnx(graph, graph.outputs), x)

@@ -1,4 +1,4 @@
-"""What exporters write out in several nodes becomes what it means: the ops that are left after the float passes."""
+"""Functions that exporters write out in several nodes become one op: those that are left after the float passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be converted is listed completely, with node, op, why and the nearest supported form."""
+"""Nodes that cannot be converted are listed completely, with op, why and the nearest supported form."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _at(seed: verifiers.Seed, field: str, which: int = 0) -> verifiers.Place:
 
 
 def _slot(walk: Any, table: str, at: int, field: str) -> int:
-    """Where a table at this place has the field."""
+    """The place of the field of a table at this place."""
     slots: dict[int, int] = walk.frame(table, at)
     return slots[next(f.slot for f in flatbuffer.TABLES[table] if f.name == field)]
 

@@ -1,4 +1,4 @@
-"""What a person gives nmpconv, by kind: good files, and the code that reads them."""
+"""Kinds of input that a person gives nmpconv: good files, and the code that reads them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def long(ops: int) -> Graph:
 
 
 def _branches(axis: int) -> Graph:
-    """What is put together along the first axes may be made in its place; a part of it and a form are views."""
+    """Parts put together along the first axes may be made in their place; a part of the result and a form are views."""
     net = nets.Net(grid=nets.grid(8, -4))
     net.input("x", 4, 8)
     net.op("add", "x x", "a")

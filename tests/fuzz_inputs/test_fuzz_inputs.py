@@ -1,4 +1,4 @@
-"""What people and devices give is read or refused: some mutants of each kind; `make fuzz` has more."""
+"""Input of people and devices is read or refused: some mutants of each kind; `make fuzz` has more."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ LEAST = {"byte": -(2**7), "short": -(2**15), "int": -(2**31)}  # others are unsi
 
 
 class Place(NamedTuple):
-    """Of a number, of a list's length, or of a reference. field: as "Tensor.axis"; alike ones have one field.
+    """The place of a number, of a list's length, or of a reference. field: as "Tensor.axis"; alike ones have one field.
 
     count, width: of a list, its elements and their bytes, 0 for references.
     """

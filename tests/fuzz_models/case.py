@@ -184,7 +184,7 @@ def save(path: Path, case: Case, **metadata: str) -> None:
 
 
 def load(path: Path) -> tuple[Case, dict[str, str]]:
-    """What `save` wrote: the case, and the metadata."""
+    """Reads what `save` wrote: the case, and the metadata."""
     model = onnx.load(path)
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     with np.load(io.BytesIO(base64.b64decode(metadata.pop("samples")))) as store:

@@ -1,4 +1,4 @@
-"""What must hold for a case, stage by stage. A failure has a kind, the same for all cases that fail in the same way."""
+"""Checks of a case, stage by stage. A failure has a kind, the same for all cases that fail in the same way."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SHAPES: dict[int, list[tuple[int, ...]]] = {
 
 
 def draw(seed: int) -> Case:
-    """Of 1 to 3 inputs and outputs; every tensor of it is finite on its samples."""
+    """A case of 1 to 3 inputs and outputs; every tensor of it is finite on its samples."""
     net = Net(seed)
     rank = net.among(4, 4, 4, 4, 4, 4, 3, 3, 2, 2, 5, 1)
     for _ in range(net.among(1, 1, 1, 2, 3)):

@@ -64,7 +64,7 @@ def _passed(function: Pass, graph: Graph, name: str) -> Graph:
 
 
 def _float_run(name: str, case: Case, graph: Graph, outcome: Outcome) -> Arrays | None:
-    """What a float graph computes; that it cannot be exported or run is a failure of its pass."""
+    """Outputs of a float graph; one that cannot be exported or run is a failure of its pass."""
     return outcome.guarded(
         f"float: {name}", lambda: run_model(to_onnx(graph, graph.outputs), case.feeds, graph.outputs)
     )

@@ -43,7 +43,7 @@ class Group:
 
 @dataclass
 class Hunt:
-    """What was found so far. tight: (dB, seed) of graphs that 16 bits are too few for, tensor by tensor."""
+    """Findings so far. tight: (dB, seed) of graphs that 16 bits are too few for, tensor by tensor."""
 
     graphs: int = 0
     invalid: Counter[str] = field(default_factory=Counter)
@@ -93,7 +93,7 @@ def cause(kind: str) -> str:
 
 
 def stages_of(seed: int) -> tuple[str, ...]:
-    """What is checked of the graph of this seed: a share at 16 bits, a smaller one at 8."""
+    """Stages that the graph of this seed goes through: a share at 16 bits, a smaller one at 8."""
     dice = random.Random(f"stages {seed}")
     sampled = [width for width, share in (("16", SHARE_16), ("8", SHARE_8)) if dice.random() < share]
     return ("broken", "float", "plan", *sampled)
@@ -113,7 +113,7 @@ def outcome_of(result: Any) -> Outcome:
 
 
 def fails_with(kind: str, checked: Check = check) -> Callable[[Case], bool]:
-    """Whether a case fails in this way, tried in a process of its own."""
+    """Checks that a case fails in this way, in a process of its own."""
     stages = stages_for(kind)
     return lambda case: kind in outcome_of(limited(lambda folder: checked(case, folder, stages))).failures
 
@@ -131,7 +131,7 @@ def hunt(
     waiting: deque[Task] = deque()
 
     def tasks() -> Iterator[Task]:
-        """What failed is shrunk before the next graph is drawn."""
+        """Shrinks what failed before the next graph is drawn."""
         for seed in seeds:
             while waiting:
                 yield waiting.popleft()

@@ -22,7 +22,7 @@ def batch_norm(net: Net, x: str) -> str:
 
 
 def act(net: Net, x: str) -> str:
-    """What follows a convolution."""
+    """An op that follows a convolution."""
     kind = net.among("Relu", "Relu", "Relu6", "LeakyRelu", "Sigmoid", "none")
     if kind == "none":
         return x

@@ -1,4 +1,4 @@
-"""What a case's own arithmetic leaves: the bounds that conversions are held against are computed, not listed."""
+"""Noise of a case's own arithmetic: the bounds that conversions are held against are computed, not listed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _scaled(case: Case, node: Node, values: Arrays) -> np.ndarray:
 
 
 def _carried(node: Node, values: Arrays) -> np.ndarray:
-    """What an error of the largest square [n, N, 1, ...] makes of results of an LRN, in shares of them."""
+    """Errors of an LRN's results by one of the largest square [n, N, 1, ...], in shares of them."""
     p = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, **node.attributes}
     squares = values[node.inputs[0]].astype(np.float64) ** 2
     around = [(0, 0)] * squares.ndim
@@ -176,7 +176,7 @@ def _near_grids(steps: Mapping[str, float], chance: np.random.Generator) -> Chan
 
 
 def _step(x: np.ndarray) -> float:
-    """Of the 16-bit grid that holds this with HEADROOM."""
+    """The step of the 16-bit grid that holds this with HEADROOM."""
     return float(2.0 ** (math.ceil(math.log2(HEADROOM * max(float(np.abs(x).max()), 1e-30))) - 15))
 
 

@@ -1,4 +1,4 @@
-"""What checks find: failures by kind, refusals by reason."""
+"""Results of checks: failures by kind, refusals by reason."""
 
 from __future__ import annotations
 

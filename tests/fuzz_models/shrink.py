@@ -200,7 +200,7 @@ def _digits(x: np.ndarray, count: int) -> np.ndarray:
 
 
 def _values(case: Case) -> Arrays:
-    """Of all tensors on the samples; none where that cannot be computed."""
+    """Values of all tensors on the samples; none where they cannot be computed."""
     try:
         return {**case.feeds, **case.run(case.tensors())}
     except Exception:  # onnxruntime has no base class of its own

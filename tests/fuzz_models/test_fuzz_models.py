@@ -234,7 +234,7 @@ def test_more_graphs(tmp_path: Path) -> None:
 
 
 def found() -> dict[str, Case]:
-    """What the fuzzer found, as small as it came out: none of it may fail again."""
+    """Findings of the fuzzer, as small as they came out: none may fail again."""
     x, w = floats(8, 1, 3, 6, 6), floats(4, 3, 3, 3)
     steep = Node("Mul", ("x", "a"), ("b",))
     norm = {"s": np.array([1, 1, 1e-3, 1]), "z": np.full(4, 0.8), "o": np.ones(4)}

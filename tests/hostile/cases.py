@@ -1,4 +1,4 @@
-"""What the hostile files are made with: a list of cases, and models that nothing has checked."""
+"""Makes hostile files: a list of cases, and models that nothing has checked."""
 
 from __future__ import annotations
 

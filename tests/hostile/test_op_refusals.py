@@ -87,7 +87,7 @@ ALONG = [name for name, op in OPS.items() if "axis" in op.Params.__dataclass_fie
 
 
 def status(data: bytes) -> int:
-    """What C and Python say."""
+    """The answer of C and Python."""
     return verified(data)[0]
 
 
@@ -114,7 +114,7 @@ def test_refused(sentence: str) -> None:
 
 
 def test_weights_with_exponents_along_another_axis() -> None:
-    """Of one element, so that there are as many exponents as FORMAT wants of it."""
+    """Weights of one element, so that there are as many exponents as FORMAT wants of it."""
     root = tables("fully_connected/1x1/8x8x8")
     weights = root["tensors"][root["ops"][0]["inputs"][1]]
     for axis, wanted in ((-1, 0), (0, 0), (1, OP)):

@@ -322,7 +322,7 @@ def test_unknown_op(good: bytes) -> None:
 
 
 def op_type_place(data: bytes, i: int) -> int:
-    """Where the number of op i's union member is."""
+    """The place of the number of op i's union member."""
     walk = flatbuffer._Walk(memoryview(data))
     root = walk.frame("Model", walk.follow(0))
     slot = next(f.slot for f in flatbuffer.TABLES["Model"] if f.name == "ops")

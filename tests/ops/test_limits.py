@@ -1,4 +1,4 @@
-"""What the format cannot hold is refused where shapes are inferred, and so while a model is read."""
+"""Shapes that the format cannot hold are refused where they are inferred, and so while a model is read."""
 
 from __future__ import annotations
 

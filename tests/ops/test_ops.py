@@ -37,7 +37,7 @@ def test_c_is_reference(group: str) -> None:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_scratch_elsewhere(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told of another machine with the portable kernels is what they need here."""
+    """Scratch told for another machine with the portable kernels is what they need here."""
     monkeypatch.setenv("NMP_CPU", "portable")
     for case in GROUPS[group]:
         data = writer.to_bytes(plan_memory.run(case.graph), {})
@@ -76,7 +76,7 @@ def test_nothing_behind_a_result_is_written(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPS)
 def test_widths_of_every_op(name: str) -> None:
-    """What the table of `nmpconv ops` says of each."""
+    """The row of each in the table of `nmpconv ops`."""
     graphs = [case.graph for case in CASES if case.id.startswith(f"{name}/")]
     for side in ("inputs", "outputs"):
         found = {graph[n].dtype for graph in graphs for n in getattr(graph, side)}

@@ -32,7 +32,7 @@ def sees(lines: Lines, line: int) -> range:
 
 
 def survives(lines: Lines, at: int, order: list[range]) -> bool:
-    """Whether bands in this order read only what was there at the beginning."""
+    """Checks that bands in this order read only what was there at the beginning."""
     memory = {}
     for line in range(lines.inputs):
         memory.update(dict.fromkeys(range(line * lines.x, (line + 1) * lines.x), "x"))

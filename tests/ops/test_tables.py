@@ -1,4 +1,4 @@
-"""How close tables come to their functions, over every input integer."""
+"""Errors of tables against their functions, over every input integer."""
 
 from __future__ import annotations
 

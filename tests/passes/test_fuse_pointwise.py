@@ -1,4 +1,4 @@
-"""What a composition of steps is recognised as: the named function, proved everywhere, or none."""
+"""A composition of steps is recognised as the named function, proved everywhere, or as none."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def between_tables(graph: Graph) -> Graph:
 
 
 def check_origins(seed: int) -> int:
-    """How many activations have an origin: a random number for all that is free, and the function stays."""
+    """Counts the activations that have an origin: a random number for all that is free, and the function stays."""
     before = Maker(seed).whole()
     if not before.outputs:
         return 0

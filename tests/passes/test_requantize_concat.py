@@ -1,4 +1,4 @@
-"""What is small in a Concat of 16 bits keeps its own grid where something else is computed from it."""
+"""A small part of a Concat of 16 bits keeps its own grid where something else is computed from it."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ output z
 
 @pytest.mark.parametrize(("old", "new"), [('state="y"', 'state="z"'), ("offset=32\nthird", "offset=48\nthird")])
 def test_a_state_lies_on_its_own_output_alone(old: str, new: str) -> None:
-    """What it takes over after the last op would overwrite another output, or a part of its own."""
+    """A copy after the last op would overwrite another output, or a part of its own."""
     verify(parse(STATE), "PLANNED", "test")
     assert old in STATE
     expect(parse(STATE.replace(old, new)), "PLANNED", APART, "s")

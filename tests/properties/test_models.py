@@ -1,4 +1,4 @@
-"""What holds for every model: conversion ends with a file or a named refusal, C is the reference, 16 bits are close.
+"""Properties of every model: conversion ends with a file or a named refusal, C is the reference, 16 bits are close.
 
 `make test` draws a few models, the same ones each time; the slow test many more.
 """
@@ -51,7 +51,7 @@ def converted(net: Net, output: str, bits: str, folder: Path) -> Result | None:
 
 
 def check(net: Net, output: str, bits: str) -> bool:
-    """Whether there was a file."""
+    """True where there was a file."""
     for node in net.nodes:
         note(f"{node.op_type}({', '.join(node.input)}) {[a.name for a in node.attribute]} -> {node.output[0]}")
     with TemporaryDirectory() as name:

@@ -55,7 +55,7 @@ def test_grids_saturate_as_a_clip_did(sampled: bool, move: str, zero: np.integer
 
 
 def test_what_reads_the_numbers_before_their_grid_is_no_other_function(tmp_path: Path) -> None:
-    """Where a requantize saturates by itself. Statistics are cut at the grid for both readers, which costs accuracy."""
+    """A requantize saturates by itself. Statistics are cut at the grid for both readers, which costs accuracy."""
     model = saturating("Identity(c)", np.uint8(0), result="Add(d, c)")
     samples, test = (4 * pictures(16, seed=i) for i in (1, 2))
     assert nearness(model, converted(model, tmp_path, samples, bits="16"), test) > 10

@@ -180,7 +180,7 @@ def torch_style(*, annotate: bool) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("annotate", [True, False])
 def test_torch_style(annotate: bool, tmp_path: Path) -> None:
-    """What has no grid is calibrated, and asked for by name when it cannot be; what has one keeps it."""
+    """A tensor without a grid is calibrated, and asked for by name when it cannot be; one with a grid keeps it."""
     path, data = tmp_path / "m.onnx", tmp_path / "x.npy"
     onnx.save(torch_style(annotate=annotate), path)
     np.save(data, np.random.default_rng(2).uniform(-2, 2, (24, 3, 8, 8)).astype(np.float32))

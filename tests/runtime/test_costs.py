@@ -127,7 +127,7 @@ def test_estimates_of_depthwise_layers(
 
 
 def test_heavy_weights_are_counted() -> None:
-    """Where four neighbours come to more than 255, rv32 adds products up by two."""
+    """Products are added up by two on rv32 where four neighbours come to more than 255."""
     case = single(
         OPS["conv2d"],
         "case",

@@ -1,4 +1,4 @@
-"""What tests run from wheels with: the wheel of a Python, and programs without compilers among them."""
+"""The suite, run from wheels: that of a Python, and programs without compilers among them."""
 
 from __future__ import annotations
 

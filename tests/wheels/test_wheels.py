@@ -1,4 +1,4 @@
-"""What is published, built as `make wheels` does it and installed where there is no compiler.
+"""Published files, built as `make wheels` does it and installed where there is no compiler.
 
 Of the wheels, that for x86-64 and this Python is built.
 """
@@ -27,7 +27,7 @@ QUICK = ("file/test_files.py", "api/test_keywords.py", "graph/test_text.py")  # 
 
 
 def run(*command: object, **options: Any) -> str:
-    """What it prints; its messages are shown where it fails."""
+    """Returns what it prints; its messages are shown where it fails."""
     ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
     return ran.stdout
@@ -99,7 +99,7 @@ def test_the_wheel_is_for_old_systems_and_whole(dist: Path, root: Path) -> None:
 
 
 def bill(path: Path) -> dict[str, set[str]]:
-    """What a wheel says of what is compiled into it: places by name."""
+    """Sources compiled into a wheel, as it says: places by name."""
     with zipfile.ZipFile(path) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/sboms/nmpconv.cdx.json")]
         parts = json.loads(archive.read(name))["components"]
@@ -172,7 +172,7 @@ def test_the_runtime_is_small_and_needs_numpy_alone(
 
 
 def test_the_same_sources_give_the_same_bytes(dist: Path, root: Path, tmp_path: Path) -> None:
-    """Of the sources and the runtime; that of a whole wheel takes another compilation."""
+    """Files of the sources and the runtime; those of a whole wheel take another compilation."""
     code = "import sys; from pathlib import Path; from runtime import runtime; runtime(*map(Path, sys.argv[1:]))"
     run(sys.executable, "-c", code, wheel(dist, "nmpconv"), tmp_path, cwd=root / "packaging")
     again = wheel(tmp_path, "nmpconv_runtime")

@@ -1,4 +1,4 @@
-"""Which channels of which tensors must be scaled together: a union-find over (tensor, channel).
+"""Groups channels of tensors that must be scaled together: a union-find over (tensor, channel).
 
 1. Ops that pass factors on (`Op.factors`: Add and its like, pools, Resize, Relu, spatial Pad, Slice, Gather, Concat,
    flattening Reshape) join the channels of their inputs with those of their outputs. So does Mul, with one of its

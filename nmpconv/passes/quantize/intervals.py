@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
     @property
     def constant(self) -> np.ndarray:
-        """Which channels can take only one value: bool [C]."""
+        """Channels that can take only one value: bool [C]."""
         return np.asarray(self.lo == self.hi)
 
 

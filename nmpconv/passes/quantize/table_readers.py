@@ -1,4 +1,4 @@
-"""Which tensors nothing but tables reads, and of which functions these are: errors count after them."""
+"""Finds tensors that nothing but tables reads, and the functions of these: errors count after them."""
 
 from __future__ import annotations
 
