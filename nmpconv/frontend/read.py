@@ -101,6 +101,8 @@ def read(
     framework_operators.rewrite(model.graph, opset(model, str(path)))
     if on_reals:
         integer_operators.rewrite(model.graph, str(path))
+    else:
+        integer_operators.fill_places(model.graph)
     name_apart(model.graph.node)
     return model
 

@@ -141,3 +141,23 @@ def test_float_models_have_no_such_line(samples: Path, tmp_path: Path) -> None:
     model = onnx.load(samples / "digits" / "model.onnx")
     data = np.random.default_rng(0).uniform(-1, 1, (8, 1, 16, 16)).astype(np.float32)
     assert converted(model, tmp_path, data).report.against_quantized is None
+
+
+@pytest.mark.parametrize("operator", ["QLinearLeakyRelu", "QLinearSigmoid", "QLinearAdd"])
+def test_operators_without_zero_points_are_compared_with(operator: str, tmp_path: Path) -> None:
+    """onnxruntime ends the process for two of these, where the last one is left out."""
+    operands = "xq, s, z, xq, s, z, s" if operator == "QLinearAdd" else "xq, s, z, s"
+    model = build(
+        f"""(float[1,3,8,8] x) => (float[1,3,8,8] y) {{
+            xq = QuantizeLinear(x, s, z)
+            yq = com.microsoft.{operator}({operands})
+            y = DequantizeLinear(yq, s)
+        }}""",
+        17,
+        arrays={"s": np.float32(2.0**-4), "z": np.uint8(0)},
+    )
+    model.opset_import.add(domain="com.microsoft", version=1)
+    samples = np.random.default_rng(1).uniform(0, 6, (16, 3, 8, 8)).astype(np.float32)
+    found = converted(model, tmp_path, samples).report.against_quantized
+    assert found is not None
+    assert found.db > 30
