@@ -277,11 +277,12 @@ def _statistics(
         return {} if feeds is None else observe(FloatEngine(graph, names, threads=1), feeds, names, progress)
 
     seen = observed(graph) if options.load_profile is None else profiles.load(options.load_profile).stats_for(graph)
-    stats = ranges.run(graph, seen)
+    rounded = given_grids.of_rounded(graph) if seen else graph
+    stats = ranges.run(rounded, seen)
     if options.save_profile is not None:
         profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), seen or stats))
-    saturated = saturations.run(graph, seen)
-    if saturated is not graph and seen:
+    saturated = saturations.run(rounded, seen)
+    if saturated is not rounded and seen:
         if options.load_profile is None:
             seen = observed(saturated)
         stats = ranges.run(saturated, {**seen, **saturations.unsaturated(saturated, seen)})

@@ -72,6 +72,7 @@ class Importer(GraphBuilder):
         self._wide: dict[str, tuple[int, ...]] = {}  # shape of an ONNX tensor whose value lacks its axes of size 1
         self._nhwc: dict[str, str] = {}  # value -> the same elements in NHWC
         self._given: dict[str, Given] = {}  # value -> its grid in the model
+        self._names: dict[str, list[str]] = {}  # value -> ONNX tensors that it is, before any rounding
         self._elements = dict(elements)  # ONNX tensor -> its type in the model
         self._integers: dict[str, Given] = {}  # ONNX tensor of integers -> the grid of what it stands for
         self._bounds: dict[str, Bounds] = {}  # value -> what it lies between
@@ -243,6 +244,9 @@ class Importer(GraphBuilder):
             for reader_kind, outputs in readers
         )
 
+    def is_only_rounded(self, value: str) -> bool:
+        return all(self.only_read_by(name, "QuantizeLinear", ("Identity",)) for name in self._names.get(value, ()))
+
     def feeds_last(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
         """Checks whether the result of such an op is an output of the model: what it reads is measured in place of
         it."""
@@ -319,11 +323,13 @@ class Importer(GraphBuilder):
         value = output or self._fresh(f"{onnx_node.outputs[0]}.{op}")
         self._append(Node(op, name, tuple(inputs), (value,), params), Value(value, shape, clamp=clamp))
         if output:
-            self._value_of[output] = value
+            self.rename(output, value)
         return value
 
     def rename(self, output: str, value: str) -> None:
         self._value_of[output] = value
+        if self._main()[0].op_type not in ("QuantizeLinear", "DequantizeLinear"):
+            self._names.setdefault(value, []).append(output)
 
     def annotate(self, value: str, grid: Given) -> None:
         self._given.setdefault(value, grid)

@@ -49,6 +49,9 @@ class GraphBuilder(Protocol):
         """Checks that ONNX ops of this type, and nothing else, read an ONNX tensor; or what ops ``through`` make of
         it."""
 
+    def is_only_rounded(self, value: str) -> bool:
+        """Checks that nothing but a QuantizeLinear reads a value of the graph before it is rounded."""
+
     def array(self, name: str, what: str) -> np.ndarray:
         """A constant tensor, float32 for halves; Unsupported if it is computed at run time. what: for the message."""
 

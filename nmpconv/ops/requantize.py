@@ -122,13 +122,13 @@ def requantize(name: str, x: str, y: str) -> Node:
 def _lower_quantize(node: OnnxNode, to: GraphBuilder) -> None:
     """The grid is noted, the rounding left out. A range from 0 on also saturates: it may be what is left of a Relu.
 
-    What is on another grid already becomes a tensor of its own.
+    What is on another grid already becomes a tensor of its own, and so does what is also read as it was: it saturates.
     """
     x, grid = to.value(node.input(0)), replace(_grid(node, to), source=node.input(0))
     to.annotate(x, grid)
-    saturates = grid.min == 0 and x not in to.input_shapes
+    saturates = x not in to.input_shapes and (grid.min == 0 or not to.is_only_rounded(x))
     if saturates or not grid.is_same(to.given(x)):
-        clamp = (0.0, grid.max) if saturates else None
+        clamp = (grid.min, grid.max) if saturates else None
         x = to.emit("requantize", (x,), RequantizeParams(), node.outputs[0], clamp=clamp)
         to.annotate(x, grid)
     to.rename_integers(node.outputs[0], x, grid)

@@ -54,11 +54,21 @@ def test_grids_saturate_as_a_clip_did(sampled: bool, move: str, zero: np.integer
     assert nearness(model, result, test) > 28  # of the roundings of the model itself
 
 
-def test_what_reads_the_numbers_before_their_grid_is_no_other_function(tmp_path: Path) -> None:
-    """A requantize saturates by itself. Statistics are cut at the grid for both readers, which costs accuracy."""
-    model = saturating("Identity(c)", np.uint8(0), result="Add(d, c)")
+@pytest.mark.parametrize("options", [{"bits": "8"}, {"bits": "16"}, {"faithful": True}])
+@pytest.mark.parametrize("zero", [np.uint8(128), np.uint8(0), np.int8(0)])
+def test_numbers_are_read_before_their_grid(zero: np.integer, options: dict[str, object], tmp_path: Path) -> None:
+    """A requantize saturates for those that read the grid, as where trainers round only what layers read."""
+    model = saturating("Identity(c)", zero, result="Add(d, c)")
     samples, test = (4 * pictures(16, seed=i) for i in (1, 2))
-    assert nearness(model, converted(model, tmp_path, samples, bits="16"), test) > 10
+    assert nearness(model, converted(model, tmp_path, samples, **options), test) > 30
+
+
+def test_a_grid_that_nothing_leaves_needs_no_requantize(tmp_path: Path) -> None:
+    """Both read one tensor, which has the range of what was seen."""
+    model = saturating("Identity(c)", np.uint8(128), result="Add(d, c)")
+    samples = 0.05 * pictures(16, seed=1)
+    assert "requantize" in {node.op for node in converted(model, tmp_path, 4 * pictures(16)).graph.nodes}
+    assert "requantize" not in {node.op for node in converted(model, tmp_path, samples).graph.nodes}
 
 
 @pytest.mark.parametrize("move", ["Identity(c)", *MOVES[:2]])

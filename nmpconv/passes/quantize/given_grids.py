@@ -90,6 +90,18 @@ def of_sources(graph: Graph) -> Graph:
     return replace(graph, given={**_moved(graph), **graph.given})
 
 
+def of_rounded(graph: Graph) -> Graph:
+    """The graph without the grids of tensors that are also read before a requantize rounds them to these."""
+    users, grids = graph.consumers(), graph.given
+    apart = {
+        node.inputs[0]
+        for node in graph.nodes
+        if node.op == "requantize" and node.outputs[0] in grids and grids[node.outputs[0]] == grids.get(node.inputs[0])
+    }
+    floats = {name for name in apart if name in graph.outputs or any(user.op != "requantize" for user in users[name])}
+    return replace(graph, given={name: grid for name, grid in grids.items() if name not in floats})
+
+
 def holds_pixels(grid: Given, how: Preprocess) -> bool:
     """Checks whether what preprocessing makes of each pixel is on the grid."""
     channels = max(len(how.mean), len(how.std))

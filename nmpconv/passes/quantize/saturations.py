@@ -6,6 +6,7 @@ averages. What no sample reaches is left out: ranges of a few samples, beyond wh
 1. The op that makes such a tensor saturates it, if it can; so does the one before, where data only moves in between.
 2. Otherwise a requantize does.
 3. Without samples, what may lie beyond is saturated where that costs nothing, as in case 1.
+4. A requantize to a grid whose ends nothing lies beyond is left out.
 
 What goes on to a requantize with a grid of its own stays as it is: that one saturates. So do grids of a faithful graph
 whose steps are powers of two: they are the model's.
@@ -38,6 +39,9 @@ def run(graph: Graph, seen: Mapping[str, TensorStats]) -> Graph:
     readers, editor = graph.consumers(), Editor(graph)
     for name, grid in grids.items():
         onward = [reader.outputs[0] for reader in readers.get(name, ()) if reader.op == "requantize"]
+        if seen and makers[name].op == "requantize" and _is_idle(graph, makers[name], grid, reach):  # case 4
+            editor.bypass(editor.now(makers[name]))
+            continue
         if _within(reach[name], grid) or not graph.given.keys().isdisjoint(onward):
             continue
         source, ends = _source(graph, makers, readers, name), (grid.min, grid.max)
@@ -67,6 +71,11 @@ def _source(graph: Graph, makers: Mapping[str, Node], readers: Mapping[str, list
             return name
         now = x
     return now if now in makers and OPS[makers[now].op].clamps else name
+
+
+def _is_idle(graph: Graph, node: Node, grid: Given, reach: Mapping[str, Bounds]) -> bool:
+    """Checks for a requantize that does nothing to the numbers of these samples, and is not to round them."""
+    return not graph.faithful and node.outputs[0] not in graph.outputs and _within(reach[node.inputs[0]], grid)
 
 
 def _within(bounds: Bounds, grid: Given) -> bool:
