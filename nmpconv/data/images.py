@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -38,6 +39,7 @@ TURNS = {
 SIDEWAYS = 5  # orientations from here on swap width and height
 ALPHA = ("RGBA", "LA", "PA", "RGBa", "La")  # modes with transparency
 PIXELS_MAX = 2**26  # of an image, decoded or resized
+_LIMIT = Lock()  # of Pillow, which is one for all threads
 
 
 def is_picture(value: Any) -> TypeGuard[Image.Image]:
@@ -110,7 +112,7 @@ def load(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a decoder, about what it can read all the same
-            with _open(source) if isinstance(source, Path | bytes) else nullcontext(source) as image:
+            with _open(source, most) if isinstance(source, Path | bytes) else nullcontext(source) as image:
                 _check_pixels(image.width, image.height, most, where)
                 image.load()
                 decoded = _decode(upright(image), "L" if size[2] == 1 else "RGB")
@@ -121,18 +123,29 @@ def load(
         raise
     except Image.DecompressionBombError as error:  # more than Pillow opens, before its size is known here
         pixels = next(iter(re.findall(r"\d+", str(error))), "too many")
-        allowed = min(most, 2 * (Image.MAX_IMAGE_PIXELS or most))
-        raise InputError(f"an image of {pixels} pixels; {allowed} are allowed", where=where, hint="shrink it") from None
+        raise InputError(f"an image of {pixels} pixels; {most} are allowed", where=where, hint="shrink it") from None
     except Exception as error:  # whatever a decoder trips over
         raise InputError(f"not a readable image: {error}", where=where, hint="replace or remove the file") from None
     return fit(decoded, size, preprocess, where=where, max_pixels=most)
 
 
-def _open(source: Path | bytes) -> Image.Image:
-    """From memory: a decoder that asks for as many bytes as a chunk claims gets those that are there."""
+def _open(source: Path | bytes, most: int = PIXELS_MAX) -> Image.Image:
+    """From memory: a decoder that asks for as many bytes as a chunk claims gets those that are there.
+
+    Pillow's own limit, one for the process, is lifted for as long as it reads the size, where ``most`` is more.
+    """
     from PIL import Image
 
-    return Image.open(io.BytesIO(source if isinstance(source, bytes) else read_file(source)), formats=FORMATS)
+    data = io.BytesIO(source if isinstance(source, bytes) else read_file(source))
+    limit = Image.MAX_IMAGE_PIXELS
+    if limit is None or most <= limit:
+        return Image.open(data, formats=FORMATS)
+    with _LIMIT:
+        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            return Image.open(data, formats=FORMATS)
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
 
 
 def orientation(image: Image.Image) -> int:

@@ -157,3 +157,16 @@ def test_impossible_preprocessing_is_a_usage_error(pre: Preprocess, message: str
 def test_inputs_that_are_no_images_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=f"shape {'x'.join(map(str, shape))} with layout nchw"):
         images.image_shape(shape, Preprocess(layout="nchw"))
+
+
+def test_more_pixels_than_pillow_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow has a limit for all of the process, which is there again afterwards."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    Image.new("RGB", (30, 30), "red").save(tmp_path / "large.png")
+    got = images.load(tmp_path / "large.png", (30, 30, 3), Preprocess(), max_pixels=900)
+    assert got.shape == (30, 30, 3)
+    assert Image.MAX_IMAGE_PIXELS == 100
+    with pytest.raises(InputError, match="30x30"):
+        images.load(tmp_path / "large.png", (30, 30, 3), Preprocess(), max_pixels=899)
+    with pytest.raises(InputError, match="900 pixels; 50 are allowed"):
+        images.load(tmp_path / "large.png", (30, 30, 3), Preprocess(), max_pixels=50)
