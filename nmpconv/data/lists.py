@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,18 @@ KINDS = (".npy", SOUND, ".csv", ".tsv")  # of which a list has all or none
 def located(folder: Path, name: str) -> Path:
     """A file that a list in a folder names; lists that were written on Windows have backslashes."""
     file = folder / name
-    return file if "\\" not in name or file.is_file() else folder / name.replace("\\", "/")
+    return file if "\\" not in name or _is_file(file) else folder / name.replace("\\", "/")
+
+
+def _is_file(path: Path) -> bool:
+    """Checks for a file, whatever a list has for its name: Path.is_file raises OSError for one that is too long."""
+    return os.path.isfile(path)
 
 
 def is_table(path: Path, lines: Sequence[str]) -> bool:
     """Checks whether a .csv has numbers, and names no files."""
     first = next((row for row in _cells(path, lines[:1])), [])
-    names_files = place_of(first, FILES) is not None or (first and located(path.parent, first[0].strip()).is_file())
+    names_files = place_of(first, FILES) is not None or (first and _is_file(located(path.parent, first[0].strip())))
     return not names_files
 
 
@@ -48,7 +54,7 @@ def parsed(
     header = [cell.strip() for cell in next(all_rows, [])]
     file_at, label_at, first_rows = place_of(header, FILES), place_of(header, OF_LISTS), []
     if file_at is None:
-        if not header or folder is None or not located(folder, header[0]).is_file():
+        if not header or folder is None or not _is_file(located(folder, header[0])):
             raise InputError(f"the header is {','.join(header)!r}; a column `file` is needed", where=where)
         file_at, label_at, first_rows = 0, 1 if len(header) > 1 else None, [(1, header)]
     entries: list[tuple[int, str]] = []
@@ -77,8 +83,8 @@ def of_text(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[i
     lines = [(i, line.strip()) for i, line in enumerate(read_lines(path, "list of files"), 1)]
     entries = [(i, line) for i, line in lines if line and not line.startswith("#")]
     parts = [entry[1].replace(",", " ").rsplit(maxsplit=1) for entry in entries]
-    whole = [located(path.parent, name).is_file() for _, name in entries[:1]]
-    if whole == [False] and len(parts[0]) == 2 and located(path.parent, parts[0][0]).is_file():
+    whole = [_is_file(located(path.parent, name)) for _, name in entries[:1]]
+    if whole == [False] and len(parts[0]) == 2 and _is_file(located(path.parent, parts[0][0])):
         if short := next((i for (i, _), row in zip(entries, parts, strict=True) if len(row) != 2), None):
             raise InputError("a line without a label, where others have one", where=f"{path}:{short}")
         labels = [class_number(row[1], classes, f"{path}:{i}") for (i, _), row in zip(entries, parts, strict=True)]
@@ -91,7 +97,7 @@ def _resolve(path: Path, entries: list[tuple[int, str]]) -> list[Path]:
     if not entries:
         raise InputError("the list names no files", where=str(path))
     resolved = [(line, name, located(path.parent, name)) for line, name in entries]
-    dead = [f"line {line}: {name}" for line, name, file in resolved if not file.is_file()]
+    dead = [f"line {line}: {name}" for line, name, file in resolved if not _is_file(file)]
     if dead:
         more = f" and {len(dead) - LISTED} more" if len(dead) > LISTED else ""
         raise InputError(

@@ -364,3 +364,10 @@ def test_samples_that_are_alike_and_do_not_fit_are_named(tmp_path: Path) -> None
     assert samples.stack([0]).shape == (1, *SHAPE)
     with pytest.raises(InputError, match=r"b\.npy"):
         samples.stack([1, 2])
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.txt"])
+def test_a_name_that_no_file_can_have(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(f"{'a' * 5000}.png,1\n" * 2)
+    with pytest.raises(InputError, match="aaaa"):
+        open_samples(tmp_path / name, (1, 8, 8, 3), Preprocess())
