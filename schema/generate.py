@@ -12,7 +12,7 @@ import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 from pathlib import Path
 
@@ -333,6 +333,12 @@ def _same_fields(schema: Schema, member: str) -> str:
     return next(m for m in schema.union[1] if m == member or (fields and schema.tables[m] == fields))
 
 
+def _leading_ints(fields: list[Field]) -> list[Field]:
+    """The first fields that a loop reads: ints from slot 0 on. None where there are few."""
+    ints = list(takewhile(lambda f: (f.kind, f.type) == ("scalar", "int"), fields))
+    return ints if len(ints) >= 4 else []
+
+
 def c_params_source(schema: Schema) -> str:
     """gen/nmp_params.c: decoding."""
     out = [NOTICE, '#include "gen/nmp_params.h"', "", '#include "base/build.h"', '#include "base/fb.h"', ""]
@@ -345,7 +351,12 @@ def c_params_source(schema: Schema) -> str:
             lines.append(f"  nmp_{name}_params *p = &params->{name};")
         else:
             lines += ["  (void)table;", "  (void)params;"]
-        for f in schema.tables[m]:
+        ints = _leading_ints(schema.tables[m])
+        if ints:
+            missing = ", ".join(str(f.default) for f in ints)
+            lines.insert(1, f"  static const int8_t missing[{len(ints)}] = {{{missing}}};")
+            lines.append(f"  fb_leading_ints(table, missing, {len(ints)}, (int32_t *)(void *)p);")
+        for f in schema.tables[m][len(ints) :]:
             if f.kind == "vector" and f.type == "int":
                 lines.append(f"  p->{f.name} = fb_ints(table, {f.slot}, &p->{f.name}_count);")
             elif f.kind == "string":

@@ -5,6 +5,15 @@ const uint8_t *fb_find_slot(const uint8_t *table, uint32_t slot) {
   return offset ? table + offset : NULL;
 }
 
+void fb_leading_ints(const uint8_t *table, const int8_t *missing, uint32_t count, int32_t *to) {
+  const uint8_t *vtable = table - (int32_t)fb_load32(table);
+  const uint32_t known = (fb_load16(vtable) - 4u) / 2;
+  for (uint32_t i = 0; i < count; i++) {
+    const uint32_t offset = i < known ? fb_load16(vtable + 4 + 2 * (size_t)i) : 0;
+    to[i] = offset ? (int32_t)fb_load32(table + offset) : missing[i];
+  }
+}
+
 /* What the walk may still look at, in units of 8 bytes: every table, string and vector of an honest file takes at least
  * one (its own 4 bytes and the offset to it) and what it holds, so more of them than bytes / 8 share memory, which
  * could make the walk, or a reader of theirs, quadratic.

@@ -118,6 +118,9 @@ static inline int32_t fb_i32(const uint8_t *table, uint32_t slot, int32_t missin
   return (int32_t)fb_u32(table, slot, (uint32_t)missing);
 }
 
+/* The first fields of a table, all int32: slots 0 to count - 1. missing: what they are when they are absent. */
+void fb_leading_ints(const uint8_t *table, const int8_t *missing, uint32_t count, int32_t *to);
+
 static inline uint64_t fb_u64(const uint8_t *table, uint32_t slot, uint64_t missing) {
   const uint8_t *p = fb_slot(table, slot);
   return p ? (uint64_t)fb_load32(p) | (uint64_t)fb_load32(p + 4) << 32 : missing;

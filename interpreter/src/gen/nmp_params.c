@@ -5,16 +5,9 @@
 #include "base/fb.h"
 
 void nmp_conv2d_decode(const uint8_t *table, union nmp_params *params) {
+  static const int8_t missing[9] = {1, 1, 1, 1, 0, 0, 0, 0, 1};
   nmp_conv2d_params *p = &params->conv2d;
-  p->stride_h = fb_i32(table, 0, 1);
-  p->stride_w = fb_i32(table, 1, 1);
-  p->dilation_h = fb_i32(table, 2, 1);
-  p->dilation_w = fb_i32(table, 3, 1);
-  p->pad_top = fb_i32(table, 4, 0);
-  p->pad_left = fb_i32(table, 5, 0);
-  p->pad_bottom = fb_i32(table, 6, 0);
-  p->pad_right = fb_i32(table, 7, 0);
-  p->groups = fb_i32(table, 8, 1);
+  fb_leading_ints(table, missing, 9, (int32_t *)(void *)p);
 }
 
 void nmp_fully_connected_decode(const uint8_t *table, union nmp_params *params) {
@@ -33,30 +26,16 @@ void nmp_mul_decode(const uint8_t *table, union nmp_params *params) {
 }
 
 void nmp_average_pool_decode(const uint8_t *table, union nmp_params *params) {
+  static const int8_t missing[8] = {1, 1, 1, 1, 0, 0, 0, 0};
   nmp_average_pool_params *p = &params->average_pool;
-  p->kernel_h = fb_i32(table, 0, 1);
-  p->kernel_w = fb_i32(table, 1, 1);
-  p->stride_h = fb_i32(table, 2, 1);
-  p->stride_w = fb_i32(table, 3, 1);
-  p->pad_top = fb_i32(table, 4, 0);
-  p->pad_left = fb_i32(table, 5, 0);
-  p->pad_bottom = fb_i32(table, 6, 0);
-  p->pad_right = fb_i32(table, 7, 0);
+  fb_leading_ints(table, missing, 8, (int32_t *)(void *)p);
   p->count_include_pad = fb_bool(table, 8, 0);
 }
 
 void nmp_max_pool_decode(const uint8_t *table, union nmp_params *params) {
+  static const int8_t missing[10] = {1, 1, 1, 1, 1, 1, 0, 0, 0, 0};
   nmp_max_pool_params *p = &params->max_pool;
-  p->kernel_h = fb_i32(table, 0, 1);
-  p->kernel_w = fb_i32(table, 1, 1);
-  p->stride_h = fb_i32(table, 2, 1);
-  p->stride_w = fb_i32(table, 3, 1);
-  p->dilation_h = fb_i32(table, 4, 1);
-  p->dilation_w = fb_i32(table, 5, 1);
-  p->pad_top = fb_i32(table, 6, 0);
-  p->pad_left = fb_i32(table, 7, 0);
-  p->pad_bottom = fb_i32(table, 8, 0);
-  p->pad_right = fb_i32(table, 9, 0);
+  fb_leading_ints(table, missing, 10, (int32_t *)(void *)p);
 }
 
 void nmp_requantize_decode(const uint8_t *table, union nmp_params *params) {
@@ -163,11 +142,9 @@ void nmp_arg_max_decode(const uint8_t *table, union nmp_params *params) {
 }
 
 void nmp_lrn_decode(const uint8_t *table, union nmp_params *params) {
+  static const int8_t missing[4] = {1, 0, 1, 0};
   nmp_lrn_params *p = &params->lrn;
-  p->size = fb_i32(table, 0, 1);
-  p->shift = fb_i32(table, 1, 0);
-  p->offset = fb_i32(table, 2, 1);
-  p->offset_shift = fb_i32(table, 3, 0);
+  fb_leading_ints(table, missing, 4, (int32_t *)(void *)p);
 }
 
 void nmp_cum_sum_decode(const uint8_t *table, union nmp_params *params) {

@@ -324,31 +324,30 @@ static void end_sums(const nmp_conv *c, size_t channel, size_t n, const int32_t 
   }
 }
 
-/* Four products of each of two rows, to their sums. */
-DSP_INLINE void add_two(const nmp_conv *c, const uint8_t *x, const uint8_t *w, size_t step, int32_t sums[2]) {
+/* Four products of a row, and of the one `step` behind it if two are wanted, to their sums. */
+DSP_INLINE void add_rows(const nmp_conv *c, const uint8_t *x, const uint8_t *w, size_t step, int two, int32_t sums[2]) {
   uint32_t first, second;
   expand_four(&first, &second, x, nmp_x_wide(c), 0);
-  const uint32_t u = dsp_load(w), v = dsp_load(w + step);
+  const uint32_t u = dsp_load(w), v = two ? dsp_load(w + step) : 0;
   sums[0] = dsp_mla2(second, dsp_odd(u), dsp_mla2(first, dsp_even(u), sums[0]));
-  sums[1] = dsp_mla2(second, dsp_odd(v), dsp_mla2(first, dsp_even(v), sums[1]));
+  sums[1] = two ? dsp_mla2(second, dsp_odd(v), dsp_mla2(first, dsp_even(v), sums[1])) : 0;
 }
 
-/* Sums of the channel at w and of the next one, or of the same one twice: step is k or 0. */
-static void two_sums(const nmp_conv *c, fours *f, size_t step) {
+DSP_INLINE void sum_rows(const nmp_conv *c, fours *f, size_t step, int two) {
   const uint8_t *x = f->x, *w = f->w;
   int32_t sums[2] = {0, 0};
   for (size_t n = f->groups; n > 0; n--, w += 4, x += 4 << nmp_x_wide(c)) {
-    add_two(c, x, w, step, sums);
+    add_rows(c, x, w, step, two, sums);
   }
   if (f->last) {
-    add_two(c, (const uint8_t *)f->last, w - f->back, step, sums);
+    add_rows(c, (const uint8_t *)f->last, w - f->back, step, two, sums);
   }
   f->sums[0] = sums[0];
   f->sums[1] = sums[1];
 }
 
 /* int8 weights in int32: four channels at a time, where that code is there; three that are left over are the last four
- * again, else two or one, whose sum is computed twice.
+ * again, else two or one.
  */
 static void single_narrow(const nmp_conv *c, size_t first, const uint8_t *patch, size_t count, size_t pixel) {
   const size_t k = c->k;
@@ -379,7 +378,11 @@ static void single_narrow(const nmp_conv *c, size_t first, const uint8_t *patch,
     f.left = quick ? by_four : 0;
     if (by_four == 0) {
       n = rest >= 2 ? 2 : 1;
-      two_sums(c, &f, n == 1 ? 0 : k);
+      if (n == 1) {
+        sum_rows(c, &f, 0, 0);
+      } else {
+        sum_rows(c, &f, k, 1);
+      }
     } else {
 #if NMP_CONV_SINGLE
       f.exponents = c->exponents + channel * f.exponent_step;
