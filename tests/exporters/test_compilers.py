@@ -33,7 +33,7 @@ CPUS = {
     "rv32": ["-march=rv32imac", "-mabi=ilp32"],
 }
 WHOLE = "M33"
-MORE = ["-Wshadow", "-Wundef"]  # that projects have
+MORE = ["-Wshadow", "-Wundef", "-Wcast-align"]  # that projects have
 
 
 def command(compiler: str, cpu: str, tool: Callable[..., str]) -> list[str]:
@@ -67,7 +67,7 @@ def test_code_of_architectures_compiles(
 ) -> None:
     family = "plain32" if cpu in ("M0+", "M3", "M33 without DSP", "rv32") else "cortex_m"
     parts = [f"arch/{family}"]
-    common = [*command(compiler, cpu, need_tool), "-std=c99", *WARNINGS, *includes(root)]
+    common = [*command(compiler, cpu, need_tool), "-std=c99", *WARNINGS, *MORE, *includes(root)]
     said = {name: wrong([*common, *level], sources(root, *parts), tmp_path) for name, level in LEVELS.items()}
     assert said == {name: [] for name in LEVELS}
     objects = sum(path.stat().st_size for path in tmp_path.glob("*.o"))

@@ -188,7 +188,7 @@ static void row_of_four(const nmp_conv *c, nmp_place at, int32_t top, int32_t bo
 /* The last channels overlap those before where they are no multiple. */
 static void dsp_taps_run(const nmp_conv *c, size_t task, size_t tasks) {
   const size_t image = (size_t)c->v.in * (size_t)c->h.in * c->in;
-  uint32_t *weights = (uint32_t *)((uint8_t *)c->scratch + NMP_DSP_TAPS_ROOM);
+  uint32_t *weights = (uint32_t *)(void *)((uint8_t *)c->scratch + NMP_DSP_TAPS_ROOM);
   lanes l = {.weights = weights};
   const size_t count = together(c);
   row_fn *const run = nmp_x_wide(c) ? row_of_two : count == 1 ? row_of_one : row_of_four;

@@ -196,8 +196,8 @@ static void run_line_heavy(const line *l) {
 
 typedef void run_line_fn(const line *l);
 
-static int32_t weight(const nmp_conv *c, size_t channel, size_t tap) {
-  const size_t at = channel * TAPS + tap;
+static int32_t weight(const nmp_conv *c, size_t i, size_t tap) {
+  const size_t at = i * TAPS + tap;
   return nmp_w_wide(c) ? ((const int16_t *)c->w)[at] : ((const int8_t *)c->w)[at];
 }
 
