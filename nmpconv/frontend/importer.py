@@ -245,7 +245,13 @@ class Importer(GraphBuilder):
         )
 
     def is_only_rounded(self, value: str) -> bool:
-        return all(self.only_read_by(name, "QuantizeLinear", ("Identity",)) for name in self._names.get(value, ()))
+        names = [*self._names.get(value, ())]
+        while names:
+            readers = self._readers.get(names.pop(), ())
+            names += [name for kind, outputs in readers if kind == "Identity" for name in outputs]
+            if not all(kind in ("QuantizeLinear", "Identity", "Shape", "Size") for kind, _ in readers):
+                return False
+        return True
 
     def feeds_last(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
         """Checks whether the result of such an op is an output of the model: what it reads is measured in place of

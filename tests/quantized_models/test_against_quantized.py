@@ -63,6 +63,14 @@ def test_numbers_are_read_before_their_grid(zero: np.integer, options: dict[str,
     assert nearness(model, converted(model, tmp_path, samples, **options), test) > 30
 
 
+def test_sizes_are_no_numbers(tmp_path: Path) -> None:
+    """A Shape of what is rounded leaves one tensor, on its grid."""
+    model = saturating("Identity(c)", np.uint8(128), result="Reshape(d, l)")
+    model.graph.node.insert(4, onnx.helper.make_node("Shape", ["c"], ["l"]))
+    nodes = converted(model, tmp_path, 4 * pictures(16), faithful=True).graph.nodes
+    assert "requantize" not in {node.op for node in nodes}
+
+
 def test_a_grid_that_nothing_leaves_needs_no_requantize(tmp_path: Path) -> None:
     """Both read one tensor, which has the range of what was seen."""
     model = saturating("Identity(c)", np.uint8(128), result="Add(d, c)")
