@@ -63,6 +63,15 @@ def test_numbers_are_read_before_their_grid(zero: np.integer, options: dict[str,
     assert nearness(model, converted(model, tmp_path, samples, **options), test) > 30
 
 
+def test_a_clip_within_a_wider_grid_stays(tmp_path: Path) -> None:
+    """Numbers go beyond the Clip, and not beyond the grid behind it; others read them, too."""
+    model = saturating("Clip(c, low, high)", np.uint8(128), result="Add(d, c)", port=0.005)
+    ends = (onnx.numpy_helper.from_array(np.float32(end), name) for end, name in ((-0.05, "low"), (0.05, "high")))
+    model.graph.initializer.extend(ends)
+    samples, test = (0.04 * pictures(16, seed=i) for i in (1, 2))
+    assert nearness(model, converted(model, tmp_path, samples, bits="16"), test) > 25
+
+
 def test_sizes_are_no_numbers(tmp_path: Path) -> None:
     """A Shape of what is rounded leaves one tensor, on its grid."""
     model = saturating("Identity(c)", np.uint8(128), result="Reshape(d, l)")

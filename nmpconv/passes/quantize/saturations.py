@@ -6,7 +6,7 @@ averages. What no sample reaches is left out: ranges of a few samples, beyond wh
 1. The op that makes such a tensor saturates it, if it can; so does the one before, where data only moves in between.
 2. Otherwise a requantize does.
 3. Without samples, what may lie beyond is saturated where that costs nothing, as in case 1.
-4. A requantize to a grid whose ends nothing lies beyond is left out.
+4. A requantize to a grid is left out where nothing lies beyond its ends, or those of a Clip that it is.
 
 What goes on to a requantize with a grid of its own stays as it is: that one saturates. So do grids of a faithful graph
 whose steps are powers of two: they are the model's.
@@ -75,7 +75,10 @@ def _source(graph: Graph, makers: Mapping[str, Node], readers: Mapping[str, list
 
 def _is_idle(graph: Graph, node: Node, grid: Given, reach: Mapping[str, Bounds]) -> bool:
     """Checks for a requantize that does nothing to the numbers of these samples, and is not to round them."""
-    return not graph.faithful and node.outputs[0] not in graph.outputs and _within(reach[node.inputs[0]], grid)
+    low, high = graph[node.outputs[0]].clamp or (grid.min, grid.max)
+    least, most = reach[node.inputs[0]]
+    is_within = low - grid.scale <= least and most <= high + grid.scale and _within((least, most), grid)
+    return is_within and not graph.faithful and node.outputs[0] not in graph.outputs
 
 
 def _within(bounds: Bounds, grid: Given) -> bool:
