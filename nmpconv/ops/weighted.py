@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.effort import Axis, Sums
 from nmpconv.ops.op import Op, quant_of, with_constants
-from nmpconv.ops.traits import Limit, Origins, Rule, weighted_limits
+from nmpconv.ops.traits import ANY, Bounds, Limit, Origins, Rule, weighted_limits
 
 MANY_PIXELS = 32  # for them a copy of the weights takes at most 2 % of the instructions of a Cortex-M4
 
@@ -45,6 +45,11 @@ class Weighted(Op):
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return weighted_limits(node, graph)
+
+    def reach(self, node: Node, inputs: Sequence[Value], bounds: Sequence[Bounds]) -> Bounds:
+        """At least the least bias, where nothing that is summed up is negative. Inputs are floats."""
+        x, weights, bias, *others = bounds
+        return (bias[0], math.inf) if not others and x[0] >= 0 and weights[0] >= 0 else ANY
 
     def exact_exponent(self, exponents: Sequence[int]) -> int:
         """Exponent of the sums, from the exponents of x and of a channel's weights."""
@@ -86,7 +91,7 @@ class Weighted(Op):
         x, w = inputs[:2]
         conv_input, shape, conv = self.as_convolution(params, np.zeros(x.shape, np.int8), w.shape)
         images, height, width, _ = conv_input.shape
-        k, out, kernel = prod(shape[1:]), shape[0], shape[1:3]
+        k, out, kernel = math.prod(shape[1:]), shape[0], shape[1:3]
 
         def axis(size: int, i: int, side: str, before: int, after: int) -> Axis:
             stride, dilation = getattr(conv, f"stride_{side}"), getattr(conv, f"dilation_{side}")

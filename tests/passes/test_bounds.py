@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from nmpconv.calib.observers import TensorStats
 from nmpconv.graph.text import parse
-from nmpconv.ops.traits import ANY
+from nmpconv.ops.traits import ANY, Bounds
 from nmpconv.passes.bounds import known
 from nmpconv.passes.quantize import exponents
 
@@ -30,6 +32,27 @@ def test_constants_are_known_and_inputs_are_not() -> None:
     assert (bounds["w"], bounds["b"], bounds["none"], bounds["x"]) == ((-5.0, 8.0), (1.0, 2.0), ANY, ANY)
     low, high = bounds["y"]
     assert -0.01 < low <= 0 and 1 <= high < 1.01
+
+
+SUM = """\
+graph sum
+input x : float32[1,4]
+const w : float32[2,4] = [1,2,3,4,{weight},6,7,8]
+const b : float32[2] = [1,2]
+positive = requantize(x)
+  p : float32[1,4] clamp={clamp}
+dense = fully_connected(p, w, b)
+  d : float32[1,2]
+output d
+"""
+
+
+@pytest.mark.parametrize(
+    ("weight", "clamp", "wanted"),
+    [(0, "[0,Infinity]", (1.0, math.inf)), (-1, "[0,Infinity]", ANY), (0, "[-1,Infinity]", ANY)],
+)
+def test_a_sum_of_what_is_not_negative_is_at_least_its_bias(weight: int, clamp: str, wanted: Bounds) -> None:
+    assert known(parse(SUM.format(weight=weight, clamp=clamp)), {})["d"] == wanted
 
 
 BLEND = """\

@@ -1,10 +1,11 @@
 """A table takes in the pointwise ops around it that only it needs: what they are of one tensor becomes one table.
 
-1. Sums, products, minima, maxima and saturations after a table, of its own x and of numbers, and further tables.
+1. Sums, products, minima, maxima and saturations after a table, of its own x and of numbers, and further tables. A
+   quotient of two functions of x counts as a table.
 2. What lies before a table. But a map or a saturation of an x that others read, too, stays where it is the cone's only
    reader of x: its result has a grid of its own, which may be far finer where the table bends than that of x.
 
-Ops without a table among them stay ops, for integers do them exactly.
+Other ops without a table among them stay ops, for integers do them exactly.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.float.pointwise_subgraphs import Cone, cones, replace_cone, steps_of
 from nmpconv.passes.rewrite import MOVES, Editor, apply
 
+TABLES = ("lookup", "divide")
+
 
 def run(graph: Graph) -> Graph:
     return apply(graph, _fuse, _before_moves)
@@ -21,7 +24,7 @@ def run(graph: Graph) -> Graph:
 
 def _fuse(editor: Editor, node: Node) -> bool:
     for cone in reversed(cones(editor, node)):
-        if any(part.op == "lookup" for part in cone.nodes) and not _starts_alone(editor, cone):
+        if any(part.op in TABLES for part in cone.nodes) and not _starts_alone(editor, cone):
             replace_cone(editor, cone, LookupParams(composed=steps_of(editor, cone)))
             return True
     return False

@@ -1,4 +1,4 @@
-"""Cones: functions of one tensor, made of several pointwise ops whose results nobody else needs."""
+"""Cones: functions of one tensor, made of pointwise ops whose results nobody else needs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Cone(NamedTuple):
     x: str
 
 
-def cones(editor: Editor, last: Node) -> list[Cone]:
-    """All cones of at least two nodes that end with ``last``, the smallest first."""
+def cones(editor: Editor, last: Node, least: int = 2) -> list[Cone]:
+    """All cones of at least so many nodes that end with ``last``, the smallest first."""
     if not pointwise(editor, last):
         return []
     nodes, subgraphs = [last], []
@@ -28,7 +28,7 @@ def cones(editor: Editor, last: Node) -> list[Cone]:
         inside = {node.name for node in nodes}
         results = {node.outputs[0] for node in nodes}
         leaves = {n for node in nodes for n in node.inputs if n not in results and not editor[n].is_const}
-        if len(leaves) == 1 and len(nodes) > 1:
+        if len(leaves) == 1 and len(nodes) >= least:
             subgraphs.append(Cone(tuple(nodes), *leaves))
         above = [node for name in sorted(leaves) if (node := editor.producer(name)) is not None]
         ready = [
@@ -46,7 +46,7 @@ def cones(editor: Editor, last: Node) -> list[Cone]:
 
 def pointwise(editor: Editor, node: Node) -> bool:
     """A function of its computed operands, element by element, in which constants are single numbers."""
-    if node.op not in (*COMBINE, "requantize", "lookup") or editor.regrids(node):
+    if node.op not in (*COMBINE, "divide", "requantize", "lookup") or editor.regrids(node):
         return False
     shape = editor[node.outputs[0]].shape
     return all(editor[name].size == 1 if editor[name].is_const else editor[name].shape == shape for name in node.inputs)
@@ -71,6 +71,8 @@ def steps_of(editor: Editor, cone: Cone) -> tuple[Step, ...]:
         y = operand(node.inputs[0])
         if node.op in COMBINE:
             y = add(node.op, y, operand(node.inputs[1]))
+        elif node.op == "divide":
+            y = add("mul", y, add("reciprocal", operand(node.inputs[1])))
         elif node.op == "lookup":
             steps += node.params.steps(y, len(steps))
             y = len(steps) - 1
