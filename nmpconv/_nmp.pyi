@@ -81,13 +81,14 @@ def bin_errors(
     saturated: float,
     found: NDArray[float64],
 ) -> None: ...
-def evenly(
-    start: NDArray[float64],
-    size: NDArray[float64],
-    many: NDArray[int64],
-    origin: float,
-    scale: float,
-    found: NDArray[float64],
+def points(
+    bins: NDArray[int64],
+    counts: NDArray[float64],
+    of: tuple[float, float, float, float],
+    grids: NDArray[float64],
+    sizes: NDArray[int64],
+    x: NDArray[float64],
+    weight: NDArray[float64],
     /,
 ) -> None: ...
 def round_columns(

@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
 
 #include "gil.h"
 
@@ -64,6 +65,20 @@ WIDE void all_rows(const fits::Block &at, size_t rows, size_t outs, double *w, c
   for (size_t row = 0; row < rows; row++) {
     fits::round_row(at, w + row * at.columns, upper + row / outs * at.columns * at.columns, step[row],
                     q + row * (at.end - at.start), errors + row * (at.end - at.start));
+  }
+}
+
+WIDE void all_points(const fits::Counts &of, double zeros, size_t rows, const double *grids, int64_t *sizes, double *x,
+                     double *weight) {
+  for (size_t row = 0; row < rows; row++) {
+    const size_t count = fits::points(of, grids[row], grids[rows + row], x, weight);
+    sizes[row] = static_cast<int64_t>(count) + 1;
+    if (x != nullptr) {
+      x[count] = 0.0;
+      weight[count] = zeros;
+      x += count + 1;
+      weight += count + 1;
+    }
   }
 }
 
@@ -130,10 +145,15 @@ void bin_errors(Array<const double, 2> table, Array<const bool, 1> ends, Array<c
   all_bin_errors(bins, grids.shape(1), grids.data(), {0, 0, lo, hi, saturated}, found.data());
 }
 
-void evenly(Array<const double, 1> start, Array<const double, 1> size, Array<const int64_t, 1> many, double origin,
-            double scale, Array<double, 1> found) {
+/* grids: [2, rows], steps and reaches. sizes: [rows]. x, weight: [0], or [sum of sizes]: a last point of each row, of
+ * value 0, counts zeros. */
+void points(Array<const int64_t, 1> bins, Array<const double, 1> counts, std::tuple<double, double, double, double> of,
+            Array<const double, 2> grids, Array<int64_t, 1> sizes, Array<double, 1> x, Array<double, 1> weight) {
   const Unlocked unlocked;
-  fits::evenly(start.shape(0), start.data(), size.data(), many.data(), origin, scale, found.data());
+  const auto [half, width, per_step, zeros] = of;
+  const fits::Counts counted{bins.shape(0), bins.data(), counts.data(), half, width, per_step};
+  all_points(counted, zeros, grids.shape(1), grids.data(), sizes.data(), x.shape(0) ? x.data() : nullptr,
+             weight.data());
 }
 
 void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,
@@ -157,6 +177,6 @@ void add_fits(nb::module_ &m) {
   m.def("extremes", &extremes);
   m.def("bins", &bins);
   m.def("bin_errors", &bin_errors);
-  m.def("evenly", &evenly);
+  m.def("points", &points);
   m.def("round_columns", &round_columns);
 }

@@ -260,16 +260,39 @@ INTO double bin_error(const Bins &bins, double origin, const Grid &grid, double 
   return sum;
 }
 
-/* found: many[i] points spread evenly over [start[i], start[i] + size[i]), for each i, less origin and times scale. */
-INTO void evenly(size_t count, const double *start, const double *size, const int64_t *many, double origin,
-                 double scale, double *found) {
-  for (size_t i = 0; i < count; i++) {
-    const double points = static_cast<double>(many[i]);
-    for (int64_t k = 0; k < many[i]; k++) {
-      const double place = static_cast<double>(k) + 0.5;
-      *found++ = (start[i] + place / points * size[i] - origin) * scale;
+/* Bins of a histogram that are in use, ascending, and their counts: bin b is [b - half, b + 1 - half) * width. */
+struct Counts {
+  size_t count;
+  const int64_t *bins;
+  const double *counts;
+  double half, width, per_step;
+};
+
+/* Points that stand for what was counted, see calib/histogram.py: returns how many, and writes them where x is not
+ * null. A bin that ends within are cut by is two. */
+INTO size_t points(const Counts &of, double step, double reach, double *x, double *weight) {
+  const double first = of.half - reach / of.width, last = of.half + reach / of.width;
+  size_t total = 0;
+  for (size_t i = 0; i < of.count; i++) {
+    const double begin = static_cast<double>(of.bins[i]), end = begin + 1;
+    const double cut = begin < first && first < end ? first : begin < last && last < end ? last : end;
+    for (double start = begin, stop = cut; start < end; start = stop, stop = end) {
+      const double size = stop - start;
+      double many = std::max(1.0, std::ceil(of.per_step * of.width / step * size));
+      if (std::fabs(start + size / 2 - of.half) * of.width > reach) {
+        many = std::min(many, of.per_step);
+      }
+      const size_t here = static_cast<size_t>(many);
+      if (x != nullptr) {
+        for (size_t k = 0; k < here; k++) {
+          x[total + k] = (start + (static_cast<double>(k) + 0.5) / many * size - of.half) * of.width;
+        }
+        std::fill_n(weight + total, here, of.counts[i] * size / many);
+      }
+      total += here;
     }
   }
+  return total;
 }
 
 /* Where columns [start, end) of one group's weights are rounded, each with the errors of those before it. */

@@ -267,24 +267,24 @@ class Rounded:
         """As `_squares`, of the results of a function: [G] and [G, S]."""
         # The points of a row reach a step beyond what its coarsest grid holds.
         reaches = (1 - INT_MIN[bits]) * steps.max(1) + np.abs(origins)
-        ends = zip(steps.min(1).tolist(), reaches.tolist(), strict=True)
-        points = [_points(self.stats, step, reach) for step, reach in ends]
+        every, counts, sizes = _points(self.stats, np.array([steps.min(1), reaches]))
+        bounds = np.append(0, np.cumsum(sizes)).tolist()
         power, errors = np.empty(len(steps)), np.empty(steps.shape)
-        for part in _parts([len(x) for x, _ in points]):
-            rows = points[part]
-            signal, squares = self._errors_at([x for x, _ in rows], function, steps[part], origins[part], bits)
-            start = 0
-            for i, (x, weight) in enumerate(rows, part.start):
-                here = slice(start, start + len(x))
+        for part in _parts(sizes.tolist()):
+            first = bounds[part.start]
+            x = every[first : bounds[part.stop]]
+            signal, squares = self._errors_at(x, sizes[part], function, steps[part], origins[part], bits)
+            for i in range(part.start, part.stop):
+                here = slice(bounds[i] - first, bounds[i + 1] - first)
+                weight = counts[bounds[i] : bounds[i + 1]]
                 power[i], errors[i] = weight @ signal[here] ** 2, [weight @ row[here] for row in squares]
-                start = here.stop
         return power, errors
 
     def _errors_at(
-        self, points: Sequence[np.ndarray], function: Function, steps: np.ndarray, origins: np.ndarray, bits: int
+        self, x: np.ndarray, sizes: np.ndarray, function: Function, steps: np.ndarray, origins: np.ndarray, bits: int
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The function at the points of all rows, one after the other, and squares of its errors with each step."""
-        x, row = np.concatenate(points), np.repeat(np.arange(len(points)), [len(part) for part in points])
+        """The function at the points x of all rows, of these sizes, and squares of its errors with each step."""
+        row = np.repeat(np.arange(len(sizes)), sizes)
         signal, origin = function(x), origins[row]
         moved = x - origin
         levels = np.arange(INT_MIN[bits], INT_MAX[bits] + 1.0)
@@ -293,7 +293,7 @@ class Rounded:
             step = column[row]
             exact = np.floor(moved / step + 0.5)
             level = np.minimum(np.maximum(exact, levels[0]), levels[-1])
-            if len(levels) * len(points) < len(x):  # each of them is what many points come to
+            if len(levels) * len(sizes) < len(x):  # each of them is what many points come to
                 table = function((origins[:, None] + levels * column[:, None]).reshape(-1))
                 got = table.take((level - levels[0]).astype(np.intp) + row * len(levels))
             else:
@@ -342,17 +342,18 @@ class _Bins(NamedTuple):
     power: float
 
 
-def _points(stats: TensorStats, step: float, reach: float) -> tuple[np.ndarray, np.ndarray]:
-    """Those of the histogram within the range; a range narrower than a bin has its own, and not those of the bin, which
+def _points(stats: TensorStats, grids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`Histogram.points_of` within the range; a range narrower than a bin has its own, and not those of the bin, which
     would be as many as the bin has steps.
     """
     if stats.max - stats.min >= stats.histogram.width:
-        x, weight = stats.histogram.points(step, reach)
-        return np.clip(x, stats.min, stats.max), weight
-    many = 1 + int(np.ceil(PER_STEP * (stats.max - stats.min) / step))
-    _, _, weight = stats.histogram.bins()
-    even = np.full(many, float(weight.sum()) / many)
-    return np.append(np.linspace(stats.min, stats.max, many), 0.0), np.append(even, float(stats.histogram.zeros))
+        x, weight, sizes = stats.histogram.points_of(grids)
+        return np.clip(x, stats.min, stats.max), weight, sizes
+    each = 1 + np.ceil(PER_STEP * (stats.max - stats.min) / grids[0]).astype(np.int64)
+    total, zeros = float(stats.histogram.bins()[2].sum()), float(stats.histogram.zeros)
+    rows = [np.append(np.linspace(stats.min, stats.max, many), 0.0) for many in each.tolist()]
+    weights = [np.append(np.full(many, total / many), zeros) for many in each.tolist()]
+    return np.concatenate(rows), np.concatenate(weights), each + 1
 
 
 def _percentile(histogram: Histogram, percentile: float, peak: float) -> float:

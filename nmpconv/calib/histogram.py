@@ -87,33 +87,12 @@ class Histogram:
         reach: the magnitude beyond which quantization saturates; there a bin has PER_STEP points at most.
         There are no more than 2 * PER_STEP * (reach / step + BINS) of them, whatever the range of the values.
         """
-        if self.exponent is None:
-            return np.zeros(1), np.array([float(self.zeros)])
-        ends = (HALF - reach / self.width, HALF + reach / self.width)
-        cuts = [cut for cut in ends if 0 <= cut < BINS and cut != int(cut) and self.counts[int(cut)]]
-        if not cuts and PER_STEP * self.width <= step:
-            return self._middles
-        start = self.used.astype(np.float64)  # in bins
-        for cut in cuts:
-            start = np.insert(start, np.searchsorted(start, cut), cut)
-        bin_ = np.floor(start).astype(np.int64)
-        size = np.minimum(bin_ + 1, np.append(start[1:], np.inf)) - start
-        many = np.maximum(1, np.ceil(PER_STEP * self.width / step * size))
-        beyond = np.abs(start + size / 2 - HALF) * self.width > reach
-        many = np.where(beyond, np.minimum(many, PER_STEP), many).astype(np.int64)
-        x = native_sums.evenly(start, size, many, HALF, self.width)
-        weight = np.repeat(self.counts[bin_] * size / many, many)
-        return np.append(x, 0.0), np.append(weight, float(self.zeros))
+        return self.points_of(np.array([[step], [reach]]))[:2]
 
-    @cached_property
-    def _middles(self) -> tuple[np.ndarray, np.ndarray]:
-        """`points`, one of each bin; for reading."""
-        ones = np.ones(len(self.used))
-        x = native_sums.evenly(self.used.astype(np.float64), ones, ones.astype(np.int64), HALF, self.width)
-        points = np.append(x, 0.0), np.append(self.counts[self.used], float(self.zeros))
-        for array in points:
-            array.setflags(write=False)
-        return points
+    def points_of(self, grids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`points` for each pair of a step and a reach [2, R], one after the other, and how many of each [R]."""
+        counts = self.counts[self.used]
+        return native_sums.points(self.used, counts, HALF, self.width, PER_STEP, self.zeros, grids)
 
     def bins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(lower edge, upper edge, weight), float64, of every bin in use; zeros are not in them."""

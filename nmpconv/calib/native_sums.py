@@ -100,11 +100,21 @@ def bin_errors(
     return errors
 
 
-def evenly(start: np.ndarray, size: np.ndarray, many: np.ndarray, origin: float, scale: float) -> np.ndarray:
-    """Points spread evenly over [start, start + size), int64 ``many`` of each [n], less origin and times scale."""
-    points = np.empty(int(many.sum()))
-    _nmp.evenly(_doubles(start), _doubles(size), many, origin, scale, points)
-    return points
+def points(
+    bins: np.ndarray, counts: np.ndarray, half: int, width: float, per_step: int, zeros: int, grids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x, weight, sizes): points that stand for counts of bins, for each row of grids [2, R] as many as sizes [R] says.
+
+    bins: [n], int64, ascending; bin b is [b - half, b + 1 - half) * width. grids: steps and reaches. A reach cuts the
+    bins that it lies in. What is left of them has ``per_step`` points, evenly, in a step, at least one, and beyond the
+    reach at most so many. The last point of each row is 0, and counts ``zeros``.
+    """
+    sizes, nothing, of = np.empty(grids.shape[1], np.int64), np.empty(0), (half, width, per_step, zeros)
+    counts = _doubles(counts)
+    _nmp.points(bins, counts, of, grids, sizes, nothing, nothing)
+    x, weight = np.empty((2, int(sizes.sum())))
+    _nmp.points(bins, counts, of, grids, sizes, x, weight)
+    return x, weight, sizes
 
 
 def round_columns(

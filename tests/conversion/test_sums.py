@@ -142,14 +142,31 @@ def test_bin_errors(limits: tuple[int, int], saturated: float) -> None:
     assert np.array_equal(native_sums.bin_errors(bins, ends, steps, limits, origins, saturated), expected)
 
 
-def test_points_are_spread_evenly() -> None:
-    """As numpy does it, step by step."""
-    rng = np.random.default_rng(3)
-    many = rng.integers(0, 9, 500)
-    start, size = np.sort(rng.uniform(0, 4096, 500)), rng.uniform(0, 1, 500)
-    place = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + 0.5
-    wanted = (np.repeat(start, many) + place / np.repeat(many, many) * np.repeat(size, many) - 2048) * 0.3
-    assert np.array_equal(native_sums.evenly(start, size, many, 2048, 0.3), wanted)
+@pytest.mark.parametrize("reach", [np.inf, 3.0, 0.7531, 0.0001])
+def test_points_are_spread_evenly(reach: float) -> None:
+    """As numpy does it, step by step: bins that the reach cuts are two, and coarse beyond it."""
+    half, width, per_step = 64, 2.0**-5, 8
+    bins = np.flatnonzero(np.random.default_rng(3).random(2 * half) < 0.7)
+    bins = np.union1d(bins, [half - 1, half, half + 24])  # where the reaches lie
+    counts = np.random.default_rng(4).integers(1, 99, len(bins))
+    rows = []
+    for step in (2.0**-9, 0.3, 0.017):
+        edges = [half + sign * reach / width for sign in (-1, 1)]
+        start = np.union1d(bins, [edge for edge in edges if np.floor(edge) in bins])
+        place = np.floor(start).astype(np.int64)
+        size = np.minimum(place + 1, np.append(start[1:], np.inf)) - start
+        many = np.maximum(1, np.ceil(per_step * width / step * size))
+        beyond = np.abs(start + size / 2 - half) * width > reach
+        many = np.where(beyond, np.minimum(many, per_step), many).astype(np.int64)
+        within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + 0.5
+        x = (np.repeat(start, many) + within / np.repeat(many, many) * np.repeat(size, many) - half) * width
+        weight = np.repeat(counts[np.searchsorted(bins, place)] * size / many, many)
+        rows.append((step, np.append(x, 0.0), np.append(weight, 5.0)))
+    grids = np.array([[step for step, *_ in rows], [reach] * len(rows)])
+    x, weight, sizes = native_sums.points(bins, counts, half, width, per_step, 5, grids)
+    assert sizes.tolist() == [len(x) for _, x, _ in rows]
+    assert np.array_equal(x, np.concatenate([x for _, x, _ in rows]))
+    assert np.array_equal(weight, np.concatenate([weight for *_, weight in rows]))
 
 
 @pytest.mark.parametrize("end", [20.0, -20.0])
