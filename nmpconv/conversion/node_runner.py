@@ -27,10 +27,19 @@ RESULT = 20  # of them take numpy as long as a result
 MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of the samples
 
 
-def tensors(graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> list[list[np.ndarray]]:
-    """Real values of these activations in the graph for each sample: integer arrays of the graph's inputs by name."""
-    fetched = [graph[name] for name in names]
-    data = to_bytes(plan_memory.run(Graph("", graph.inputs, tuple(names), graph.nodes, graph.values)), {})
+def file_of(graph: Graph, names: Sequence[str]) -> bytes:
+    """The file of a graph with these activations as its outputs."""
+    return to_bytes(plan_memory.run(Graph("", graph.inputs, tuple(names), graph.nodes, graph.values)), {})
+
+
+def tensors(
+    graph: Graph, samples: Sequence[Mapping[str, np.ndarray]], names: Sequence[str], file: bytes | None = None
+) -> list[list[np.ndarray]]:
+    """Real values of these activations in the graph for each sample: integer arrays of the graph's inputs by name.
+
+    file: `file_of` these, where it is there already.
+    """
+    fetched, data = [graph[name] for name in names], file or file_of(graph, names)
     feeds = [np.empty((len(samples), *graph[name].shape), graph[name].dtype) for name in graph.inputs]
     for i, sample in enumerate(samples):
         for feed, name in zip(feeds, graph.inputs, strict=True):

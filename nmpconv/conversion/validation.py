@@ -216,11 +216,12 @@ class _RecipeScores:
         recipe, prepared = pair
         integer = self._fitter.quantize(prepared, recipe.gptq, UNCHECKED)
         self._fitted(recipe, prepared)
-        outputs = integer_outputs(integer, self._held, self._heads)
+        file = node_runner.file_of(integer, self._heads)
+        outputs = integer_outputs(integer, self._held, self._heads, file)
         score = scored(self._wanted[0], outputs, self._heads, len(self._held))
         parts = [_energies(self._wanted[0], outputs, self._heads, len(self._held))]
         del outputs  # before those of twice as many images
-        outputs = integer_outputs(integer, self._rest, self._heads)
+        outputs = integer_outputs(integer, self._rest, self._heads, file)
         parts.append(_energies(self._wanted[1], outputs, self._heads, len(self._rest)))
         return score._replace(all_images=pooled(np.concatenate(parts, axis=2)))
 
@@ -283,9 +284,12 @@ def _squares(wanted: np.ndarray, got: np.ndarray) -> tuple[float, float]:
     return float(np.einsum("i,i->", real, real)), float(np.einsum("i,i->", error, error))
 
 
-def integer_outputs(graph: Graph, images: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Real values of these tensors for all images through the integer graph, [N, ...]."""
-    runs = node_runner.tensors(graph, _Integers(graph, images), names)
+def integer_outputs(
+    graph: Graph, images: Feeds, names: Sequence[str], file: bytes | None = None
+) -> dict[str, np.ndarray]:
+    """Real values of these tensors for all images through the integer graph, [N, ...]. file: as `node_runner.tensors`
+    has it."""
+    runs = node_runner.tensors(graph, _Integers(graph, images), names, file)
     return {name: np.concatenate([np.atleast_1d(run[i]) for run in runs]) for i, name in enumerate(names)}
 
 

@@ -19,7 +19,7 @@ from nmpconv.base.sqnr import gain, mean_db
 from nmpconv.base.workers import Here
 from nmpconv.calib import parity
 from nmpconv.calib.activation_cache import integers
-from nmpconv.conversion import quantizer, validation
+from nmpconv.conversion import node_runner, quantizer, validation
 from nmpconv.conversion.diagnostics import quality
 from nmpconv.conversion.quantizer import Fitter, Recipe, Unequal, heads
 from nmpconv.conversion.validation import Score, integer_outputs, tried
@@ -164,19 +164,22 @@ def test_scores_do_not_depend_on_timing(net: Graph, monkeypatch: pytest.MonkeyPa
 
 
 def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, fitted, measured = fitter(net), [], []
-    real, outputs = quantizer.quantize.run, integer_outputs
+    made, fitted, measured, files = fitter(net), [], [], []
+    real, outputs, write = quantizer.quantize.run, integer_outputs, node_runner.to_bytes
+    monkeypatch.setattr(node_runner, "to_bytes", lambda *args: files.append(args) or write(*args))
     monkeypatch.setattr(
         quantizer.quantize, "run", lambda g, how, seen, *rest: fitted.append(seen) or real(g, how, seen, *rest)
     )
     monkeypatch.setattr(
-        validation, "integer_outputs", lambda g, images, n: measured.append(images) or outputs(g, images, n)
+        validation,
+        "integer_outputs",
+        lambda g, images, n, file: measured.append(images) or outputs(g, images, n, file),
     )
     (score,) = scores(made, RECIPES[:1]).values()
     assert [[id(image) for image in part] for part in measured] == [
         [id(made.images[i]) for i in part] for part in ((0, 3), (1, 2, 4, 5))
     ]
-    assert score.images == 2 and score.rank.images == 6
+    assert score.images == 2 and score.rank.images == 6 and len(files) == 1
     rest = [made.images[i] for i in (1, 2, 4, 5)]
     (seen,) = fitted
     alone = evidence(made.prepare("none", rest, Trace()).float_graph, rest)
