@@ -93,7 +93,8 @@ def points(
 ) -> None: ...
 def round_columns(
     w: NDArray[float64],
-    upper: NDArray[float64],
+    goal: NDArray[float64],
+    shares: NDArray[float64],
     step: NDArray[float64],
     limits: NDArray[float64],
     start: int,

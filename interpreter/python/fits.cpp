@@ -60,11 +60,11 @@ WIDE void all_bin_errors(const fits::Bins &bins, size_t count, const double *gri
   }
 }
 
-WIDE void all_rows(const fits::Block &at, size_t rows, size_t outs, double *w, const double *upper, const double *step,
-                   double *q, double *errors) {
+WIDE void all_rows(const fits::Block &at, size_t rows, size_t outs, const double *w, double *goal, const double *shares,
+                   const double *step, double *q, double *errors) {
   for (size_t row = 0; row < rows; row++) {
-    fits::round_row(at, w + row * at.columns, upper + row / outs * at.columns * at.columns, step[row],
-                    q + row * (at.end - at.start), errors + row * (at.end - at.start));
+    fits::round_row(at, w + row * at.columns, goal + row * at.columns, shares + row / outs * at.columns * at.columns,
+                    step[row], q + row * (at.end - at.start), errors + row * (at.end - at.start));
   }
 }
 
@@ -156,12 +156,13 @@ void points(Array<const int64_t, 1> bins, Array<const double, 1> counts, std::tu
              weight.data());
 }
 
-void round_columns(Array<double, 3> w, Array<const double, 3> upper, Array<const double, 2> step,
-                   Array<const double, 1> limits, size_t start, Array<double, 3> q, Array<double, 3> errors) {
+void round_columns(Array<const double, 3> w, Array<double, 3> goal, Array<const double, 3> shares,
+                   Array<const double, 2> step, Array<const double, 1> limits, size_t start, Array<double, 3> q,
+                   Array<double, 3> errors) {
   const Unlocked unlocked;
   const size_t outs = w.shape(1), columns = w.shape(2), width = errors.shape(2);
   const fits::Block at{columns, start, start + width, limits.data()[0], limits.data()[1], limits.data()[2]};
-  all_rows(at, w.shape(0) * outs, outs, w.data(), upper.data(), step.data(), q.data(), errors.data());
+  all_rows(at, w.shape(0) * outs, outs, w.data(), goal.data(), shares.data(), step.data(), q.data(), errors.data());
 }
 
 }  // namespace

@@ -301,17 +301,18 @@ struct Block {
   double bias_step, lo, hi;
 };
 
-/* w: a row of columns. upper: [columns, columns]. q, errors: [end - start]. Column 0 is the bias, without limits. */
-INTO void round_row(const Block &at, double *w, const double *upper, double step, double *q, double *errors) {
+/* w, goal: rows of columns. shares: [columns, columns]. q, errors: [end - start]. Column 0 is the bias, without limits. */
+INTO void round_row(const Block &at, const double *w, double *goal, const double *shares, double step, double *q,
+                    double *errors) {
   for (size_t j = at.start; j < at.end; j++) {
-    const double scale = j == 0 ? at.bias_step : step, *row = upper + j * at.columns;
-    double rounded = std::floor(w[j] / scale + 0.5);
+    const double scale = j == 0 ? at.bias_step : step, *row = shares + j * at.columns;
+    double rounded = std::floor(goal[j] / scale + 0.5);
     rounded = j == 0 ? rounded : clipped(rounded, at.lo, at.hi);
     q[j - at.start] = rounded;
-    const double error = (w[j] - rounded * scale) / row[j];
+    const double error = w[j] - rounded * scale;
     errors[j - at.start] = error;
     for (size_t i = j + 1; i < at.end; i++) {
-      w[i] -= error * row[i];
+      goal[i] += error * row[i];
     }
   }
 }

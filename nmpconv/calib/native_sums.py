@@ -118,16 +118,24 @@ def points(
 
 
 def round_columns(
-    w: np.ndarray, upper: np.ndarray, step: np.ndarray, bias_step: float, limits: tuple[int, int], part: slice
+    w: np.ndarray,
+    goal: np.ndarray,
+    shares: np.ndarray,
+    step: np.ndarray,
+    bias_step: float,
+    limits: tuple[int, int],
+    part: slice,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rounds some columns of weights w [G, O, K], which change: each one's errors go into those of the part after it.
+    """Rounds some columns of goals [G, O, K] for weights w, all float64: what one loses of w goes, times shares
+    [G, K, K], into the goals of the part after it, which change.
 
-    upper: [G, K, K], float64. step: [G, O]; of column 0 it is bias_step, without limits. Returns the integers and the
-    errors over the diagonal, [G, O, columns of the part].
+    step: [G, O]; of column 0 it is bias_step, without limits. Returns the integers and what w loses, [G, O, columns of
+    the part].
     """
     shape = (*w.shape[:2], part.stop - part.start)
     q, errors = np.empty(shape), np.empty(shape)
-    _nmp.round_columns(w, upper, _doubles(step), np.array([bias_step, *limits], np.float64), part.start, q, errors)
+    ends = np.array([bias_step, *limits], np.float64)
+    _nmp.round_columns(w, goal, shares, _doubles(step), ends, part.start, q, errors)
     return q, errors
 
 

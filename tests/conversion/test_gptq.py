@@ -107,11 +107,19 @@ def test_blocks_are_only_for_speed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 9, 64, 65, 200])
-def test_factor_of_the_inverse(size: int) -> None:
+def test_integers_are_those_by_the_inverse(size: int) -> None:
+    """As the paper has it: errors over the diagonal of the inverse's factor, times its rows, off what is left."""
     h = moment(correlated(6, 2, size, 700))[:, 1:, 1:]
-    upper = gptq._upper(h)
-    assert not np.tril(upper, -1).any()
-    np.testing.assert_allclose(upper, np.swapaxes(np.linalg.cholesky(np.linalg.inv(h)), 1, 2), rtol=1e-6, atol=1e-9)
+    factor = np.swapaxes(np.linalg.cholesky(np.linalg.inv(h)), 1, 2)
+    w = np.random.default_rng(7).normal(0, 1, (2, 3, size))
+    step, left, wanted = np.full((2, 3), 0.125), w.copy(), np.empty(w.shape)
+    for j in range(size):
+        scale = 0.5 if j == 0 else 0.125
+        wanted[:, :, j] = np.floor(left[:, :, j] / scale + 0.5)
+        wanted[:, :, j] = wanted[:, :, j] if j == 0 else np.clip(wanted[:, :, j], -16, 15)
+        error = (left[:, :, j] - wanted[:, :, j] * scale) / factor[:, j, j, None]
+        left -= error[:, :, None] * factor[:, None, j]
+    assert np.array_equal(gptq._column_by_column(w, gptq._shares(h), step, 0.5, -16, 15), wanted)
 
 
 def test_range() -> None:

@@ -67,23 +67,24 @@ def test_by_channel(taps: int, dtype: type) -> None:
 
 @pytest.mark.parametrize(("groups", "outs", "columns"), [(1, 5, 70), (40, 1, 10), (3, 4, 9)])
 def test_round_columns(groups: int, outs: int, columns: int) -> None:
-    """Each column by numpy: the integer, its error over the diagonal, and that times the factor off what is left."""
+    """Each column by numpy: the integer, what the weight loses, and shares of that in the goals that are left."""
     rng = np.random.default_rng(columns)
-    w, upper = rng.normal(0, 1, (groups, outs, columns)), rng.normal(0, 1, (groups, columns, columns))
+    w, goal = rng.normal(0, 1, (2, groups, outs, columns))
+    shares = rng.normal(0, 1, (groups, columns, columns))
     step = np.exp2(rng.integers(-6, -4, (groups, outs)))
-    expected, part = w.copy(), slice(0, columns - 3)
+    expected, part = goal.copy(), slice(0, columns - 3)
     q, errors = np.zeros((2, groups, outs, part.stop))
     for j in range(part.stop):
         scale = np.full((groups, outs), 0.5) if j == 0 else step
         q[:, :, j] = np.floor(expected[:, :, j] / scale + 0.5)
         q[:, :, j] = q[:, :, j] if j == 0 else np.clip(q[:, :, j], -20, 20)
-        errors[:, :, j] = (expected[:, :, j] - q[:, :, j] * scale) / upper[:, j, j, None]
+        errors[:, :, j] = w[:, :, j] - q[:, :, j] * scale
         later = slice(j + 1, part.stop)
-        expected[:, :, later] -= errors[:, :, j, None] * upper[:, None, j, later]
-    found, found_errors = native_sums.round_columns(w, upper, step, 0.5, (-20, 20), part)
+        expected[:, :, later] += errors[:, :, j, None] * shares[:, None, j, later]
+    found, found_errors = native_sums.round_columns(w, goal, shares, step, 0.5, (-20, 20), part)
     assert np.array_equal(found, q)
     assert np.array_equal(found_errors, errors)
-    assert np.array_equal(w, expected)
+    assert np.array_equal(goal, expected)
     assert np.abs(q[:, :, 1:]).max() == 20
 
 

@@ -2,6 +2,7 @@
 
 Algorithm: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers", 2022,
 with the bias as a feature that is always 1: it is rounded first, on the output's grid, and the weights make up for it.
+In the form of Chee et al., "QuIP", 2023, the same integers by a factor of the hessian itself, without its inverse.
 """
 
 from __future__ import annotations
@@ -54,17 +55,17 @@ def round_weights(
     index = np.arange(1, k + 1)
     h[:, index, index] += damp[:, None]
     h[:, 0, 0] += 1e-6 * h[:, 0, 0] + 1e-12
-    q = _column_by_column(w.astype(np.float64), _upper(h), step, bias_step, lo, hi)
+    q = _column_by_column(w.astype(np.float64), _shares(h), step, bias_step, lo, hi)
     result = np.empty((groups, outs, k), dtype=np.int64)
     result[at[:, :, None], np.arange(outs)[None, :, None], order[:, None, :]] = q[:, :, 1:].astype(np.int64)
     return result
 
 
-def _upper(h: np.ndarray) -> np.ndarray:
-    """The Cholesky factor U of the inverse, U^T U = h^-1. [G, N, N] -> [G, N, N], upper triangular.
+def _shares(h: np.ndarray) -> np.ndarray:
+    """The factor S of h = S D S^T, upper triangular with a diagonal of 1, where D is diagonal. [G, N, N] -> [G, N, N].
 
-    With the order of the axes reversed, h = L L^T gives h = R R^T with R upper triangular, and U = R^-1: a third of the
-    work and of the memory of an inverse.
+    An error in column i moves column j by S[i, j] of it. With the order of the axes reversed, h = L L^T gives h = R R^T
+    with R upper triangular, and S is R over its diagonal.
     """
     turned = h[:, ::-1, ::-1]
     try:
@@ -72,7 +73,7 @@ def _upper(h: np.ndarray) -> np.ndarray:
     except np.linalg.LinAlgError:  # of one group or more
         lower = np.stack([_damped_factor(group) for group in turned])
     upper = np.ascontiguousarray(lower[:, ::-1, ::-1])
-    _invert(upper)
+    upper /= np.einsum("gii->gi", upper)[:, None, :].copy()
     return upper
 
 
@@ -89,30 +90,18 @@ def _damped_factor(h: np.ndarray) -> np.ndarray:
     return np.eye(size)
 
 
-def _invert(upper: np.ndarray) -> None:
-    """In place, upper triangular matrices [G, N, N], half by half."""
-    size = upper.shape[1]
-    if size <= BLOCK:
-        upper[...] = np.linalg.inv(upper)
-        return
-    half = size // 2
-    first, second, beside = upper[:, :half, :half], upper[:, half:, half:], upper[:, :half, half:]
-    _invert(first)
-    _invert(second)
-    beside[...] = -((first @ beside) @ second)
-
-
 def _column_by_column(
-    w: np.ndarray, upper: np.ndarray, step: np.ndarray, bias_step: float, lo: int, hi: int
+    w: np.ndarray, shares: np.ndarray, step: np.ndarray, bias_step: float, lo: int, hi: int
 ) -> np.ndarray:
-    """Integers [G, O, K+1], the bias first; each rounding error goes into the columns of w, which changes, after it.
+    """Integers [G, O, K+1], the bias first; what rounding takes from a column goes into those after it.
 
-    w: [G, O, K+1]. upper: [G, K+1, K+1], the Cholesky factor of the inverse hessian. The others as above.
+    w: [G, O, K+1]. shares: [G, K+1, K+1], how much of it. The others as above.
     """
     columns = w.shape[2]
-    q = np.empty(w.shape)
+    q, goal = np.empty(w.shape), w.copy()
     for start in range(0, columns, BLOCK):
         end = min(start + BLOCK, columns)
-        q[:, :, start:end], errors = native_sums.round_columns(w, upper, step, bias_step, (lo, hi), slice(start, end))
-        w[:, :, end:] -= errors @ upper[:, start:end, end:]
+        part = slice(start, end)
+        q[:, :, part], errors = native_sums.round_columns(w, goal, shares, step, bias_step, (lo, hi), part)
+        goal[:, :, end:] += errors @ shares[:, part, end:]
     return q
