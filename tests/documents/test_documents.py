@@ -11,6 +11,7 @@ import pytest
 from nmpconv.conversion.option_types import option_flag
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import EQUALIZATIONS
+from nmpconv.ir import Preprocess
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COLUMNS = 100
@@ -54,6 +55,15 @@ def test_lines_fit(path: Path) -> None:
 @pytest.mark.parametrize("path", MOST_LINES)
 def test_short_documents_are_short(path: str) -> None:
     assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= MOST_LINES[path]
+
+
+def test_the_format_describes_preprocessing() -> None:
+    """Every field of a file's `preprocess`, and every word that one of them may hold."""
+    text = (ROOT / "schema" / "FORMAT.md").read_text(encoding="utf-8")
+    pictures = text[text.index("**Pictures.**") : text.index("**States.**")]
+    words = [word for choices in Preprocess.CHOICES.values() for word in choices]
+    names = [field.name for field in fields(Preprocess)]
+    assert [word for word in (*words, *names) if not re.search(rf"\b{word}\b", pictures)] == []
 
 
 def test_every_decision_is_numbered_once() -> None:
