@@ -110,7 +110,9 @@ def read_text(path: Path | str, what: str) -> str:
         return data.decode("utf-16" if is_long else "utf-8-sig")
     except UnicodeDecodeError as error:
         name = "UTF-16" if is_long else "UTF-8"
-        raise InputError(f"not a {what}: byte {error.start} is not {name} text", where=str(path)) from None
+        raise InputError(
+            f"not a {what}: byte {error.start} is not {name} text", where=str(path), hint="save it as UTF-8"
+        ) from None
 
 
 def read_lines(path: Path | str, what: str) -> list[str]:

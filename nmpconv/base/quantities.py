@@ -15,6 +15,11 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
+def utf8(text: str) -> str:
+    """The text with bytes that are not UTF-8, of a file's name, escaped, so that it can be written."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def joined(text: str) -> str:
     """The text with figures that stay in the line of their unit."""
     return UNIT.sub(JOINT, text)

@@ -65,7 +65,7 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
     wide = _affordable(_in_order(lean, groups, least), fits)
     narrow = [group for group in groups if group not in wide]
     names = ", ".join(group[0] for group in narrow)
-    note = f"8 bits for {names}: with 16 a microcontroller takes over {MOST:g} times the instructions of --strict"
+    note = f"16 bits for {names}: a microcontroller would take over {MOST:g} times the instructions of --strict"
     return _narrowed(fitter, narrow), note
 
 

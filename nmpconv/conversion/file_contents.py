@@ -10,6 +10,7 @@ import numpy as np
 
 from nmpconv import __version__
 from nmpconv.base.files import read_file
+from nmpconv.base.quantities import utf8
 from nmpconv.calib.activation_cache import integers
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import Recipe
@@ -38,7 +39,7 @@ def metadata(model: Path, options: Options, recipe: Recipe, images: int) -> dict
     target = {"target": options.target} if options.target else {}
     return target | {
         "producer": f"nmpconv {__version__}",
-        "source": model.name,
+        "source": utf8(model.name),
         "source_sha256": hashlib.sha256(read_file(model)).hexdigest(),
         "config": json.dumps(options.recorded(), sort_keys=True, default=str),
         "calibration": json.dumps({"images": images, "method": options.method, "recipe": str(recipe)}, sort_keys=True),

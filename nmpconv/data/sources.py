@@ -247,7 +247,8 @@ def _lines(member: Member) -> list[str]:
     try:
         return member.read().decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise InputError(f"not a table: byte {error.start} is not UTF-8 text", where=member.place) from None
+        problem = f"not a table: byte {error.start} is not UTF-8 text"
+        raise InputError(problem, where=member.place, hint="save it as UTF-8") from None
 
 
 def _kind(suffix: str) -> str:

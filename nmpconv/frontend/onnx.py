@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from nmpconv.base.quantities import utf8
 from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_real, type_name
@@ -109,7 +110,7 @@ def _load(path: str | os.PathLike[str], shapes: Shapes, values: Values, outputs:
 
     walk = walked(outputs)
     if not walk.rows:
-        graph = walk.to.graph(Path(walk.path).stem, walk.outputs)
+        graph = walk.to.graph(utf8(Path(walk.path).stem), walk.outputs)
         return _readable(replace(graph, variables=variables.of_metadata(walk.model)), str(path))
     cut = walk.cut()
     for _ in range(CUTS_MAX):

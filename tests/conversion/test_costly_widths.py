@@ -70,7 +70,7 @@ def times(default: bytes, strict: bytes) -> dict[str, float]:
 def test_no_target_takes_more(tmp_path: Path, make: Callable[[Path], int]) -> None:
     result, strict = converted(tmp_path, make), converted(tmp_path, make, widths="strict")
     assert max(times(result.data, strict.data).values()) <= 1.3
-    assert any(note.startswith("8 bits for ") for note in result.report.notes)
+    assert any(note.startswith("16 bits for ") for note in result.report.notes)
 
 
 def test_the_limit_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_a_net_of_a_few_thousand_instructions_keeps_its_16_bits(
 
 def test_of_a_target_alone(tmp_path: Path) -> None:
     result = converted(tmp_path, NETS["deep"], target="rv32")
-    assert not any(note.startswith("8 bits for ") for note in result.report.notes)
+    assert not any(note.startswith("16 bits for ") for note in result.report.notes)
     assert {tensor.dtype for tensor in read(result.data).tensors if tensor.data is None} == {"int16"}
 
 

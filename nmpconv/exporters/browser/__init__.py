@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nmpconv import __version__
+from nmpconv.base.quantities import utf8
 from nmpconv.data.audio import FrontEnd, bands_first, time_axis
 from nmpconv.errors import UsageError
 from nmpconv.exporters.browser.wasm_module import runtime, wasm
@@ -48,7 +49,7 @@ def page(name: str, model: Model, content: bytes, detection: Detection | None = 
     script = "".join(loader.get_source(environment, file)[0] for file in parts)
     return environment.get_template("page.html").render(
         version=__version__,
-        name=name,
+        name=utf8(name),
         thing="picture" if heard is None else "sound",
         style=Markup(loader.get_source(environment, "page.css")[0]),
         script=Markup((runtime() + script).replace("\nexport ", "\n")),

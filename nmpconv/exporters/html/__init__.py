@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nmpconv import __version__
-from nmpconv.base.quantities import joined
+from nmpconv.base.quantities import joined, utf8
 from nmpconv.base.short_names import of_files
 from nmpconv.errors import UsageError
 from nmpconv.exporters.html import diff, page
@@ -39,7 +39,7 @@ def render(subjects: Sequence[Subject]) -> str:
     }
     # The project's own style and script stand in the page as they are; both are free of "</".
     source = {name: Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "script.js")}
-    return environment.get_template("page.html").render(
+    text = environment.get_template("page.html").render(
         version=__version__,
         style=source["style.css"],
         script=source["script.js"],
@@ -49,6 +49,7 @@ def render(subjects: Sequence[Subject]) -> str:
         changed=list(diff.ops(*subjects)) if len(subjects) == 2 else [],
         compared=len(subjects) == 2,
     )
+    return utf8(text)
 
 
 def _fitted(name: str, most: int) -> str:

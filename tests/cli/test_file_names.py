@@ -1,0 +1,46 @@
+"""Names of files that are not UTF-8, as archives of old systems bring them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from nmpconv.exporters import browser
+from nmpconv.file import reader
+
+NAME = os.fsdecode(b"gr\xfcn")  # in Latin-1
+SHOWN = r"gr\udcfcn"
+SOME_SYSTEMS = pytest.mark.skipif(sys.platform != "linux", reason="names are text there")
+
+
+@SOME_SYSTEMS
+def test_a_model_and_an_image(cli: Cli, here: Path) -> None:
+    Path("model.onnx").rename(f"{NAME}.onnx")
+    next(Path("images").iterdir()).rename(f"images/{NAME}.png")
+    made = cli("convert", f"{NAME}.onnx", "--data", "images", "-o", f"{NAME}.nmp", "--report", "made.html")
+    assert made.code == 0, made.err
+    model = reader.read(Path(f"{NAME}.nmp").read_bytes())
+    assert (model.name, model.metadata["source"]) == (SHOWN, f"{SHOWN}.onnx")
+    assert SHOWN in Path("made.html").read_text(encoding="utf-8")
+    told = cli("report", f"{NAME}.nmp", "--data", "images", "--reference", f"{NAME}.onnx", "-o", "told.html")
+    assert told.code == 0, told.err
+    assert f"{SHOWN}.png" in Path("told.html").read_text(encoding="utf-8")
+
+
+@SOME_SYSTEMS
+def test_a_page(cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browser, "wasm", lambda: b"")
+    Path("model.nmp").rename(f"{NAME}.nmp")
+    assert cli("page", f"{NAME}.nmp", "-o", "page.html").code == 0
+    assert SHOWN in Path("page.html").read_text(encoding="utf-8")
+
+
+def test_a_list_in_another_encoding(cli: Cli, here: Path) -> None:
+    Path("list.csv").write_bytes(b"gr\xfcn.png,1\n")
+    ran = cli("eval", "model.nmp", "--data", "list.csv")
+    assert ran.code == 3
+    assert "byte 2 is not UTF-8 text" in ran.err and "hint: save it as UTF-8" in ran.err
