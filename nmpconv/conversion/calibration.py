@@ -36,6 +36,7 @@ from nmpconv.passes.float import FLOAT, fold_affine, fold_input
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize import (
     attention_masks,
+    constant_masks,
     given_grids,
     input_grids,
     input_steps,
@@ -142,7 +143,9 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     trace(graph, "FLOAT", "saturations")
     peaks = {name: seen.peak for name, seen in stats.items()}
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
-    graph, stats = attention_masks.run(graph, {value.name: stats[value.name] for value in graph.activations()}, feeds)
+    graph, stats = constant_masks.run(graph, {value.name: stats[value.name] for value in graph.activations()}, feeds)
+    trace(graph, "FLOAT", "constant_masks")
+    graph, stats = attention_masks.run(graph, stats, feeds)
     trace(graph, "FLOAT", "attention_masks")
 
     check = cache(partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(feeds)))

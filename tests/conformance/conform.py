@@ -27,7 +27,7 @@ from nmpconv.frontend.onnx import load
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
-from nmpconv.passes.quantize import attention_masks, exact_square_roots, offsets, table_resolution
+from nmpconv.passes.quantize import attention_masks, constant_masks, exact_square_roots, offsets, table_resolution
 from nmpconv.runtime import interpreter
 
 BITS = (8, 16)
@@ -150,7 +150,8 @@ def converted(imported: Imported, bits: int) -> tuple[interpreter.Net, Graph, Gr
     widths = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in graph.activations()}
     seen = {v.name: TensorStats(v.observed.min, v.observed.max, 1) for v in graph.activations() if v.observed}
     names = [value.name for value in floats.activations()]
-    deep, stats = attention_masks.run(floats, observe(FloatEngine(floats, names), case.samples, names))
+    masked, stats = constant_masks.run(floats, observe(FloatEngine(floats, names), case.samples, names), case.samples)
+    deep, stats = attention_masks.run(masked, stats)
     apart, stats, widths = table_resolution.run(deep, stats, widths)
     exact, _, _ = exact_square_roots.run(apart, {**stats, **seen}, widths)
     return interpreter.load(to_bytes(graph, {}, [])), graph, offsets.store(exact, origins)

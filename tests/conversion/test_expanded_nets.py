@@ -71,6 +71,12 @@ def chosen_then_added(net: Net, scores: str) -> str:
     return net.add("Add", scores, net.add("Where", hidden(net), net.const(-np.inf), net.const(0.0)))
 
 
+def shifted(net: Net, depth: float, bias: float) -> str:
+    """Attention of tokens to those before them. depth: of the mask. bias: spread of what is added by position."""
+    hides = np.triu(np.full((12, 12), depth, np.float32), 1) + net.noise.normal(0, bias, (12, 12)).astype(np.float32)
+    return hidden_by(lambda net, s: net.add("Add", s, net.const(hides)))(net)
+
+
 def volume(net: Net) -> str:
     """Two convolutions and a pool over depth, height and width."""
     y = net.add("Reshape", "x", net.const([1, 2, 6, 3, 2]))
@@ -131,3 +137,17 @@ def test_a_row_that_is_hidden_as_a_whole(tmp_path: Path) -> None:
     assert converted(-1e9) >= LEAST_DB
     with pytest.raises(InputError, match=r"a mask hides all numbers of a row of .*mask by -1e9"):
         converted(-1e4)
+
+
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+def test_shallow_masks_cost_no_more_than_deep_ones(bias: float, tmp_path: Path) -> None:
+    """Windows of Swin add -100, in a constant with a bias by position or without."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(8).normal(size=(24, 1, 12, 6)).astype(np.float32))
+
+    def converted(depth: float) -> float:
+        net = Net((1, 12, 6))
+        net.save(tmp_path / "m.onnx", shifted(net, depth, bias))
+        result = convert(tmp_path / "m.onnx", {"": tmp_path / "x.npy"}, Options(bits="8"), lambda *_: None)
+        return min(result.report.sqnr_by_head.values())
+
+    assert converted(-100) >= converted(-np.inf) - 0.5 >= 24

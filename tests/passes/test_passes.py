@@ -153,6 +153,7 @@ WAYS = {
     "intervals": Way("INT"),
     "rounding": Way("RANGED", "INT", rounded),
     "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),
+    "constant_masks": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0])[0]),
     "attention_masks": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0])[0]),
     "table_resolution": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "exact_square_roots": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),

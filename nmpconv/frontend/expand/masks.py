@@ -1,9 +1,8 @@
 """Masks of attention: -inf, or a large negative number, where a Softmax is to give 0.
 
 Such a number would take the range of the scores' tensor for itself. What a mask hides becomes the smaller one of the
-score and MASKED instead: e^MASKED is nothing beside scores of usual size. Where scores are near MASKED themselves, or
-below, it is made deeper after calibration (`passes.quantize.attention_masks`), where sums with computed masks are cut
-off, too.
+score and MASKED instead: e^MASKED is nothing beside scores of usual size. Calibration decides how deep it is to be
+(`passes.quantize.constant_masks`), and where sums with computed masks are cut off (`passes.quantize.attention_masks`).
 
 Where -inf hides a whole row, its Softmax is NaN, so the model replaces that row later, as ONNX's Attention does by 0.
 Such a row is not masked at all.

@@ -1,11 +1,10 @@
-"""Masks of attention whose depth follows the scores.
+"""Masks of attention that are computed, cut off where they are deep enough.
 
-1. The importer hides a score by taking the smaller one of it and MASKED (`nmpconv.frontend.expand.masks`). Where the
-   best score of a row is near MASKED, too, what is hidden would count. So a constant mask goes DEEP below the least
-   score that is to be expected, as calibration saw it.
-2. A mask that is computed is a term of a sum that a Softmax reads, as s + (1 - m) * -1e4. It would take the range of
-   that sum for itself. But whatever lies DEEP below the least sum that is not hidden can be cut off there. So can each
-   term, by what the other ones are at most, and a constant. A factor that the importer made MASKED goes as deep.
+1. Such a mask is a term of a sum that a Softmax reads, as s + (1 - m) * -1e4. It would take the range of that sum for
+   itself. But whatever lies DEEP below the least sum that is not hidden can be cut off there. So can each term, by what
+   the other ones are at most, and a constant.
+2. A factor that hides need be no larger, and one that the importer made MASKED (`nmpconv.frontend.expand.masks`) goes
+   as deep.
 
 What is cut off is the Softmax's business alone: a tensor that others read, too, stays. So does what the last Softmax
 reads, which is measured.
@@ -27,7 +26,7 @@ from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
-from nmpconv.ops.softmax import HIDES, MASKED, OPEN
+from nmpconv.ops.softmax import HIDES, MASKED
 
 DEEP = 20.0  # e^-20 is a 15,000th of a step of 16 bits
 EVEN = 2.0**-4  # a difference of hidden numbers that makes their shares differ
@@ -36,34 +35,6 @@ STEPS = 2.0**16  # between 0 and the largest number of a grid, at most
 
 def run(graph: Graph, stats: Mapping[str, TensorStats], images: Feeds = ()) -> tuple[Graph, dict[str, TensorStats]]:
     """The float graph with those masks, and the statistics with what they hide. images: what stats were made of."""
-    graph, statistics = _constant(graph, stats)
-    return _computed(graph, statistics, images)
-
-
-def _constant(graph: Graph, stats: Mapping[str, TensorStats]) -> tuple[Graph, dict[str, TensorStats]]:
-    """Case 1."""
-    depths: dict[str, float] = {}
-    statistics = dict(stats)
-    for node in graph.nodes:
-        for x, mask in (node.inputs, node.inputs[::-1]) if node.op == "minimum" else ():
-            data = graph[mask].data
-            if data is None or x not in stats or set(np.unique(data)) != {MASKED, OPEN}:
-                continue
-            least = min(stats[x].min, stats[x].min * stats[x].room)
-            if least - DEEP < MASKED:
-                depths[mask] = min(depths.get(mask, MASKED), float(np.floor(least - DEEP)))
-                statistics[node.outputs[0]] = stats[node.outputs[0]].reaching(np.array([depths[mask]]))
-    deeper = [replace(graph[name], data=_deeper(graph[name].data, depth)) for name, depth in depths.items()]
-    return graph.with_values(*deeper), statistics
-
-
-def _deeper(mask: np.ndarray | None, depth: float) -> np.ndarray:
-    assert mask is not None
-    return np.where(mask == MASKED, depth, mask).astype(np.float32)
-
-
-def _computed(graph: Graph, stats: dict[str, TensorStats], images: Feeds) -> tuple[Graph, dict[str, TensorStats]]:
-    """Case 2."""
     sums = _Sums(graph, stats)
     least = sums.least()
     ends = sums.ends({name: shown - DEEP for name, shown in least.items()})
@@ -74,7 +45,7 @@ def _computed(graph: Graph, stats: dict[str, TensorStats], images: Feeds) -> tup
     terms = [name for name in ends if name in stats]
     beyond = {name: ends[name] for name in terms if stats[name].min < ends[name]}
     if not beyond and not constants:
-        return graph, stats
+        return graph, dict(stats)
     graph = _cut(graph, stats, ends, constants)
     if not len(images):
         reached = {name: stats[name].reaching(np.array([ends[name]])) for name in terms if sums.masked(name)}
@@ -133,7 +104,7 @@ class _Sums:
     """Terms of the sums that Softmaxes read."""
 
     def __init__(self, graph: Graph, stats: Mapping[str, TensorStats]) -> None:
-        self._graph, self._stats, self._makers = graph, stats, graph.producers()
+        self._graph, self._stats = graph, stats
         self._shown = {value.name: self._alone(value) for value in graph.values.values()}
         for node in graph.nodes:
             parts = [self._shown[name] for name in node.inputs]
@@ -149,8 +120,7 @@ class _Sums:
 
     def least(self) -> dict[str, float]:
         """By name of what a Softmax reads and masks hide a part of: the least number that is not hidden."""
-        measured = {self._head(name) for name in self._graph.outputs}
-        read = {node.inputs[0] for node in self._graph.nodes if node.op == "softmax"} - measured
+        read = {node.inputs[0] for node in self._graph.nodes if node.op == "softmax"} - measured(self._graph)
         return {name: self._shown[name].least for name in sorted(read) if self.masked(name)}
 
     def ends(self, known: Mapping[str, float]) -> dict[str, float]:
@@ -186,13 +156,6 @@ class _Sums:
         # Even the least number of the other operand's grid, times this, is below the end.
         return np.maximum(data, end * STEPS / max(self._stats[other].peak, 1 / STEPS))
 
-    def _head(self, name: str) -> str:
-        """Name of the input of the Softmax that makes an output, moved or not; else the output."""
-        node = self._makers.get(name)
-        while node is not None and OPS[node.op].grid == "same":
-            node = self._makers.get(node.inputs[0])
-        return node.inputs[0] if node is not None and node.op == "softmax" else name
-
     def _asked(self, node: Node, index: int, end: float) -> float:
         """Below which numbers of this operand do not matter, where that is so of the result below the end."""
         if node.op == "add":
@@ -222,3 +185,16 @@ class _Sums:
         """Checks whether all of a constant hides."""
         data = self._graph[name].data
         return data is not None and bool((data <= HIDES).all() or (data == MASKED).all())
+
+
+def measured(graph: Graph) -> set[str]:
+    """Names of outputs, and of what the Softmaxes read that make outputs, moved or not."""
+    makers = graph.producers()
+
+    def head(name: str) -> str:
+        node = makers.get(name)
+        while node is not None and OPS[node.op].grid == "same":
+            node = makers.get(node.inputs[0])
+        return node.inputs[0] if node is not None and node.op == "softmax" else name
+
+    return {head(name) for name in graph.outputs}
