@@ -118,7 +118,7 @@ def test_attention(board: str, bits: int, measured: Callable[[str, bytes], int])
         ("conv2d", 0, 127, "0"),
         ("conv2d", 0, 96, "1"),
         ("conv2d", -114, 127, "1"),
-        ("depthwise", 0, 96, "2"),
+        ("depthwise", 0, 96, "1"),
         ("conv_add", -128, 127, "0"),
         ("conv_add", 0, 127, "1"),
         ("add", 0, 96, "0"),
@@ -139,23 +139,6 @@ def test_ranges_of_results(op: str, low: int, high: int, wanted: str) -> None:
     data = to_bytes(nets.placed(net.graph("y")), {})
     assert choice(data, "NMP_CONV_RANGES") == wanted
     assert choice(data, "NMP_CONV_RANGES", more=data) == wanted
-    assert choice(depthwise(8, 3), "NMP_CONV_RANGES", more=data) == wanted
-
-
-@pytest.mark.parametrize(
-    ("op", "channels", "wanted"),
-    [("fully_connected", 1, "2"), ("fully_connected", 2, "1"), ("batch_matmul", 1, "2"), ("batch_matmul", 2, "1")],
-)
-def test_ranges_of_products_of_one_channel(op: str, channels: int, wanted: str) -> None:
-    """These are depthwise to kernels: a build that has depthwise layers without a range takes theirs, too."""
-    net = nets.Net(3, nets.grid(8, -4))
-    net.input("x", 1, 6, channels)
-    net.input("z", 1, channels, channels)
-    net.integers("w", channels, channels, most=90, quant=nets.grid(8, *[-6] * channels, axis=0))
-    net.integers("b", channels, most=50, quant=nets.grid(16, -4))
-    inputs = "x w b" if op == "fully_connected" else "x z"
-    net.op(op, inputs, "y", quant=replace(nets.grid(8, -4), lo=0, hi=96))
-    data = to_bytes(nets.placed(net.graph("y")), {})
     assert choice(depthwise(8, 3), "NMP_CONV_RANGES", more=data) == wanted
 
 

@@ -1,4 +1,4 @@
-/* What a build has. These are the defaults: everything that the instruction set allows. `nmpconv bundle` writes this
+/* Choices of a build. These are the defaults: everything that the instruction set allows. `nmpconv bundle` writes this
  * file anew for one model, and -D overrides one line. A file that needs more is refused with NMP_E_NOT_BUILT.
  */
 #ifndef NMP_BASE_BUILD_H
@@ -110,10 +110,10 @@
 #define NMP_CONV_ADD 1
 #endif
 
-/* 2: convolutions clip int8 results to any range. 1: but for depthwise ones. 0: all results have all of int8, or its
- * positive half where nothing is added. */
+/* 1: convolutions clip int8 results to any range. 0: all results have all of int8, or its positive half where nothing
+ * is added. */
 #ifndef NMP_CONV_RANGES
-#define NMP_CONV_RANGES 2
+#define NMP_CONV_RANGES 1
 #endif
 
 /* 1: products of one pixel alone are worth code of their own: those of fully connected layers, and of a last pixel. */

@@ -75,7 +75,7 @@ static inline int nmp_conv_adds(const nmp_conv *c) {
 #endif
 }
 
-/* Of two memories y lies in the slow one: it is no place for what is read many times. */
+/* True when y lies in the slow one of two memories: it is no place for what is read many times. */
 static inline int nmp_conv_is_slow(const nmp_conv *c) {
 #if NMP_TWO_MEMORIES
   return c->slow;
@@ -100,7 +100,7 @@ static inline int nmp_conv_has_range(const nmp_conv *c) {
 }
 
 static inline int nmp_conv_knows_range(const nmp_conv *c) {
-  return NMP_CONV_RANGES > 1 || !nmp_conv_has_range(c) || (NMP_CONV_RANGES && !nmp_conv_is_depthwise(c));
+  return NMP_CONV_RANGES || !nmp_conv_has_range(c);
 }
 
 /* The pixels of x are the rows of a matrix product as they are. */

@@ -137,7 +137,7 @@ def _choices(models: Sequence[BundledModel]) -> str:
         "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
         "NMP_CONV_HARD": int(hard or any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
         "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
-        "NMP_CONV_RANGES": max((1 + _is_depthwise(op, m) for op, m in ops if _has_range(op, m)), default=0),
+        "NMP_CONV_RANGES": int(any(_has_range(op, m) for op, m in ops)),
         "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
         "NMP_CONV_SINGLE": int(any(_single_macs(model) > SINGLE * sum(op.macs for op in model.ops) for model in each)),
         "NMP_TWO_MEMORIES": int(knows_two_memories(models)),

@@ -17,7 +17,7 @@
 /* `elements` to every `step`-th word of `to`. */
 DSP_INLINE uint32_t *expand(uint32_t *to, size_t step, const uint8_t *x, size_t elements, int x_wide, int w_wide) {
   size_t n = elements / 4;
-  for (; n >= 4; n -= 4, x += 16 << x_wide, to += 8 * step) {
+  for (; (x_wide || w_wide) && n >= 4; n -= 4, x += 16 << x_wide, to += 8 * step) {
     expand_four(to, to + step, x, x_wide, w_wide);
     expand_four(to + 2 * step, to + 3 * step, x + (4 << x_wide), x_wide, w_wide);
     expand_four(to + 4 * step, to + 5 * step, x + (8 << x_wide), x_wide, w_wide);
@@ -140,7 +140,7 @@ static void gather(const nmp_conv *c, size_t pixel, size_t group, uint32_t *to, 
 }
 
 /* n > 0 groups of four int8 of three pixels that are k apart: 13 instructions each. */
-static void expand_three(uint32_t *to, const uint8_t *x, size_t k, size_t n) {
+static __attribute__((noinline)) void expand_three(uint32_t *to, const uint8_t *x, size_t k, size_t n) {
   __asm__ volatile(
       "1: ldr r0, [%[x]]\n"
       "ldr r1, [%[x], %[k]]\n"
@@ -160,6 +160,25 @@ static void expand_three(uint32_t *to, const uint8_t *x, size_t k, size_t n) {
       : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
 }
 
+/* The expanded patches of three pixels. 0: these are not of one row, of int8 in whole words with all taps inside. */
+static __attribute__((noinline)) int gather_three(const nmp_conv *c, size_t pixel, uint32_t *to) {
+  if (nmp_x_wide(c) || nmp_dsp_is_ragged(c) || c->groups != 1 || c->h.dilation != 1) {
+    return 0;
+  }
+  const nmp_place at = nmp_locate(c, pixel);
+  const size_t n = (size_t)c->h.kernel * c->in / 4, below = (size_t)c->v.dilation * (size_t)c->h.in * c->in;
+  const int32_t ix = nmp_pixel(&c->h, at.x, 0), iy = nmp_pixel(&c->v, at.y, 0);
+  if (at.x + 3 > c->h.out || ix < 0 || ix + 2 * c->h.stride + c->h.kernel > c->h.in || iy < 0 ||
+      iy + (c->v.kernel - 1) * c->v.dilation >= c->v.in) {
+    return 0;
+  }
+  const uint8_t *x = nmp_element(c, at, iy, ix, 0);
+  for (int32_t ky = 0; ky < c->v.kernel; ky++, x += below, to += 6 * n) {
+    expand_three(to, x, (size_t)c->h.stride * c->in, n);
+  }
+  return 1;
+}
+
 /* The last bytes of y, as far as they are y's own and not yet written: room for three patches. NULL: none. */
 static uint8_t *room_in_y(const nmp_conv *c) {
   const uint8_t *x = c->x;
@@ -173,7 +192,7 @@ static uint8_t *room_in_y(const nmp_conv *c) {
   return end - bytes - (uintptr_t)(end - bytes) % 4;
 }
 
-/* Where patches of a run are. */
+/* Places of the patches of a run. */
 typedef struct places {
   uint8_t *ends, *patches, *spare;
   uint8_t *room;        /* in y; NULL: none */
@@ -203,7 +222,7 @@ static void run_pixels(const nmp_conv *c, const places *at, ends *e, uint32_t *x
       if (first == 0) {
         expand_three(x, at->whole + pixel * c->k, c->k, c->k / 4);
       }
-    } else if (rest == per_group) {
+    } else if (rest == per_group && !(n == 3 && gather_three(c, pixel, x))) {
       for (size_t i = 0; i < n; i++) {
         gather(c, pixel + i, group, x + i, n, at->spare);
       }

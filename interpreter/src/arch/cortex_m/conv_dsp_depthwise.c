@@ -13,15 +13,28 @@
 #define COLUMN_WIDE 3    /* of int16 */
 #define COLUMN_WORDS 108 /* of all that are expanded at a time */
 
+/* A channel of `THREE_COLUMNS`, which loads it to r0..r8. */
+typedef struct lane {
+  const uint32_t *x, *end; /* rows 0 and 1 of the first column, and of the one behind the last */
+  size_t y_step;
+  uint32_t pairs[3]; /* weights of rows 0 and 1 by columns */
+  uint32_t last01;   /* of row 2 in columns 0 and 1 */
+  uint32_t last2;    /* in column 2, above the shift */
+  int32_t start;
+} lane;
+
 typedef struct quad {
   uint32_t columns[COLUMN_WORDS];
-  /* Starts, weights, shifts of four channels, with three columns their range; of two: weights. */
-  uint32_t table[4 + NMP_DSP_KERNEL_MAX * COLUMN + 4];
+  union {
+    uint32_t weights[NMP_DSP_KERNEL_MAX * COLUMN]; /* columns of the kernel */
+    lane lanes[4];
+  } of;
+  int quick; /* of lanes: three columns that neighbouring outputs share, with ends of bytes */
   uint32_t room[(NMP_DSP_ENDS_BYTES(4) + 3) / 4];
   ends e;
 } quad;
 
-typedef char quad_fits[(sizeof(quad) + 15) / 16 * 16 == NMP_DSP_THREE_ROWS_BYTES ? 1 : -1];
+typedef char quad_fits[sizeof(quad) <= NMP_DSP_THREE_ROWS_BYTES ? 1 : -1];
 
 /* Three words, a row each, to a column. */
 static inline void expand_column(uint32_t *to, uint32_t a, uint32_t b, uint32_t c) {
@@ -97,9 +110,37 @@ static void expand_inside_wide(uint32_t *to, const uint8_t *a, const uint8_t *b,
       : "r0", "r1", "r2", "r3", "r4", "cc", "memory");
 }
 
+/* The weights of rows 0 and 1 in a column, as a pair. at: that of row 0. */
+static inline uint32_t pair_at(const nmp_conv *c, size_t at) {
+  return dsp_low(dsp_weight(c, at), dsp_weight(c, at + 3));
+}
+
+static __attribute__((noinline, cold)) void load_lanes(const nmp_conv *c, size_t channel, quad *q) {
+  for (size_t i = 0, at = channel * 9; i < 4; i++, at += 9) {
+    lane *const to = &q->of.lanes[i];
+    to->y_step = c->out;
+    for (size_t kx = 0; kx < 3; kx++) {
+      to->pairs[kx] = pair_at(c, at + kx);
+    }
+    to->last01 = dsp_low(dsp_weight(c, at + 6), dsp_weight(c, at + 7));
+    to->last2 = dsp_low(q->e.shift[i], dsp_weight(c, at + 8));
+    to->start = q->e.start[i];
+  }
+}
+
+static inline int is_quick(const nmp_conv *c, const quad *q) {
+  return !nmp_x_wide(c) && q->quick; /* not even code of it where all is wide */
+}
+
 static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
   const size_t kernel = (size_t)c->h.kernel, lanes = nmp_x_wide(c) ? 2 : 4, bits = nmp_x_wide(c) ? 16 : 8;
-  uint32_t *to = q->table + 4;
+  uint32_t *to = q->of.weights;
+  nmp_conv_dsp_prepare(c, channel, lanes, !nmp_x_wide(c), q->room, &q->e);
+  q->quick = q->e.bytes && kernel == 3 && c->h.stride <= 2;
+  if (is_quick(c, q)) {
+    load_lanes(c, channel, q);
+    return;
+  }
   for (size_t kx = 0; kx < kernel; kx++) {
     uint32_t rows[3] = {0, 0, 0};
     for (size_t i = lanes; i-- > 0;) {
@@ -115,17 +156,6 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
       to += COLUMN;
     }
   }
-  nmp_conv_dsp_prepare(c, channel, lanes, !nmp_x_wide(c), q->room, &q->e);
-  for (size_t i = 0; i < lanes && !nmp_x_wide(c); i++) {
-    q->table[i] = (uint32_t)q->e.start[i];
-    to[i] = q->e.shift[i];
-  }
-#if NMP_CONV_RANGES > 1
-  if (kernel < NMP_DSP_KERNEL_MAX) {
-    to[4] = q->e.lo;
-    to[5] = q->e.hi;
-  }
-#endif
 }
 
 /* The products of a column of a kernel, whose weights are at t: 13 instructions for 12. */
@@ -151,72 +181,78 @@ static void load_weights(const nmp_conv *c, size_t channel, quad *q) {
   "\n"                        \
   "smlatt " d ", r1, r5, " d "\n"
 
-/* The same as TAPS with all registers: 12 instructions in 24 cycles on a Cortex-M4. */
-#define QUICK_TAPS                 \
-  "ldmia r0!, {r2-r5}\n"           \
-  "ldmia r1!, {r6, r7, r12, lr}\n" \
-  "smlad r8, r2, r6, r8\n"         \
-  "smlad r9, r3, r7, r9\n"         \
-  "smlad r10, r4, r12, r10\n"      \
-  "smlad r11, r5, lr, r11\n"       \
-  "ldrd r2, r3, [r0], #8\n"        \
-  "ldrd r6, r7, [r1], #8\n"        \
-  "smlabb r8, r2, r6, r8\n"        \
-  "smlabb r9, r3, r7, r9\n"        \
-  "smlatt r10, r2, r6, r10\n"      \
-  "smlatt r11, r3, r7, r11\n"
-
-/* The outputs of a row up to `end`, of a kernel of three columns, with a table whose shifts are safe. x_step: bytes
- * from the columns of an output to those of the next one, less three columns.
+/* Three columns: a channel at a time along a row, with its weights in registers, so that a column is loaded once for
+ * all outputs that it is under. r0 to r8: `lane`; r9 and r10: sums; r11: rows 0 and 1 of a column; r12: row 2, in its
+ * lower half (h is "b") or upper half ("t"), `at` bytes behind; lr: y. 14 instructions and 15.5 cycles on a Cortex-M4
+ * for the 9 products and the end of an output where the stride is 1, 16 and 19 where it is 2. Sums take turns, for
+ * a Cortex-M7 adds to two of them at once.
  */
-typedef void three_columns(const uint32_t *x, const uint32_t *table, uint8_t *y, size_t y_step, const uint8_t *end,
-                           size_t x_step);
-#define THREE_COLUMNS(name, SATURATE, CLIP)                                                              \
-  static __attribute__((naked, noinline)) void name(                                                     \
-      __attribute__((unused)) const uint32_t *x, __attribute__((unused)) const uint32_t *table,          \
-      __attribute__((unused)) uint8_t *y, __attribute__((unused)) size_t y_step,                         \
-      __attribute__((unused)) const uint8_t *end, __attribute__((unused)) size_t x_step) {               \
-    __asm__ volatile(                                                                                  \
-        "push {r1-r11, lr}\n"                                                                          \
-        "1: ldmia r1!, {r8-r11}\n" QUICK_TAPS QUICK_TAPS QUICK_TAPS                                    \
-        "ldmia r1!, {r2-r5}\n"                                                                         \
-        "asr r8, r8, r2\n"                                                                             \
-        "asr r9, r9, r3\n"                                                                             \
-        "asr r10, r10, r4\n"                                                                           \
-        "asr r11, r11, r5\n" SATURATE("r8") SATURATE("r9") SATURATE("r10") SATURATE("r11")             \
-        "bfi r8, r9, #8, #8\n"                                                                         \
-        "bfi r8, r10, #16, #8\n"                                                                       \
-        "bfi r8, r11, #24, #8\n" CLIP                                                                  \
-        "ldmia sp, {r1-r3}\n"                                                                          \
-        "ldrd r4, r5, [sp, #48]\n"                                                                     \
-        "str r8, [r2]\n"                                                                               \
-        "add r2, r3\n"                                                                                 \
-        "add r0, r5\n"                                                                                 \
-        "str r2, [sp, #4]\n"                                                                           \
-        "cmp r2, r4\n"                                                                                 \
-        "blo 1b\n"                                                                                     \
-        "add sp, #12\n"                                                                                \
+#define LOAD_COLUMN(at) "ldr r12, [r0, #" at "]\n ldr r11, [r0], #24\n"
+#define PAIR_0(sum) "smlad " sum ", r11, r3, r8\n"
+#define LAST_0(h, sum) "smla" h "b " sum ", r12, r6, " sum "\n"
+#define PAIR_1(sum) "smlad " sum ", r11, r4, " sum "\n"
+#define LAST_1(h, sum) "smla" h "t " sum ", r12, r6, " sum "\n"
+#define PAIR_2(sum, from) "smlad " sum ", r11, r5, " from "\n"
+#define LAST_2(h, sum) "smla" h "t " sum ", r12, r7, " sum "\n"
+#define PUT(sum) "asr " sum ", " sum ", r7\n ssat " sum ", #8, " sum "\n strb " sum ", [lr]\n add lr, r2\n"
+#define OUTPUT(h, at, done, next) \
+  LOAD_COLUMN(at)                 \
+  PAIR_2(done, done) PAIR_1(next) LAST_2(h, done) LAST_1(h, next) PUT(done) PAIR_0(done) LAST_0(h, done) "cmp r0, " \
+                                                                                                         "r1\n"
+/* The first sum, r9, has column 0. */
+#define ALONG_1(h, at) \
+  LOAD_COLUMN(at)      \
+  PAIR_1("r9") PAIR_0("r10") LAST_1(h, "r9") LAST_0(h, "r10")  \
+  "2:\n" OUTPUT(h, at, "r9", "r10")                            \
+  "beq 3f\n" OUTPUT(h, at, "r10", "r9")                        \
+  "bne 2b\n"                                                   \
+  "3:\n"
+#define ALONG_2(h, at) \
+  "2:\n" LOAD_COLUMN(at) PAIR_1("r9") LAST_1(h, "r9")                                       \
+  LOAD_COLUMN(at) PAIR_2("r10", "r9") PAIR_0("r9") LAST_2(h, "r10") LAST_0(h, "r9") PUT("r10") \
+  "cmp r0, r1\n"                                                                            \
+  "bne 2b\n"
+/* Two channels. On the stack: the next one, its y, the end of these two. */
+#define TWO_LANES(h, at, ALONG) \
+  "1: ldmia lr!, {r0-r8}\n"                                   \
+  "str lr, [sp]\n"                                            \
+  "ldr lr, [sp, #4]\n" LOAD_COLUMN(at)                        \
+  "add r10, lr, #1\n"                                         \
+  "str r10, [sp, #4]\n" PAIR_0("r9") LAST_0(h, "r9") ALONG(h, at) \
+  "ldr lr, [sp]\n"                                            \
+  "ldr r9, [sp, #8]\n"                                        \
+  "cmp lr, r9\n"                                              \
+  "bne 1b\n"
+typedef void three_columns(const lane *lanes, uint8_t *y);
+#define THREE_COLUMNS(name, ALONG)                                                               \
+  static __attribute__((naked, noinline)) void name(__attribute__((unused)) const lane *lanes,   \
+                                                    __attribute__((unused)) uint8_t *y) {        \
+    __asm__ volatile(                                                                          \
+        "push {r4-r11, lr}\n"                                                                  \
+        "add r2, r0, #72\n"                                                                    \
+        "mov lr, r0\n"                                                                         \
+        "push {r0-r2}\n" TWO_LANES("b", "16", ALONG)                                           \
+        "add r9, #72\n"                                                                        \
+        "str r9, [sp, #8]\n" TWO_LANES("t", "8", ALONG)                                        \
+        "add sp, #12\n"                                                                        \
         "pop {r4-r11, pc}\n"); \
   }
-#define TO_INT8(r) "ssat " r ", #8, " r "\n"
-#define TO_POSITIVE8(r) "usat " r ", #7, " r "\n"
 
-THREE_COLUMNS(three_to_int8, TO_INT8, "")
-THREE_COLUMNS(three_to_positive8, TO_POSITIVE8, "")
-#if NMP_CONV_RANGES > 1
-#define TO_RANGE                             \
-  "ldrd r2, r3, [r1]\n" /* dsp_clip_bytes */ \
-  "ssub8 r4, r8, r2\n"                       \
-  "sel r8, r8, r2\n"                         \
-  "ssub8 r4, r3, r8\n"                       \
-  "sel r8, r8, r3\n"
-THREE_COLUMNS(three_to_range, TO_INT8, TO_RANGE)
-#undef TO_RANGE
-#endif
+/* The outputs of a row, by strides. */
+THREE_COLUMNS(outputs_1, ALONG_1)
+THREE_COLUMNS(outputs_2, ALONG_2)
+
+/* Four channels of outputs up to `end`, clipped to c's range. */
+static void clip_row(const nmp_conv *c, uint8_t *y, const uint8_t *end) {
+  const uint32_t lo = (uint8_t)c->lo * 0x01010101u, hi = (uint8_t)c->hi * 0x01010101u;
+  for (; y < end; y += c->out) {
+    dsp_store(y, dsp_clip_bytes(dsp_load(y), lo, hi));
+  }
+}
 
 /* A pixel of any kernel and any ends. */
 static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uint8_t *y) {
-  const uint32_t *t = q->table + 4;
+  const uint32_t *t = q->of.weights;
   int32_t p0 = q->e.start[0], p1 = q->e.start[1], p2 = q->e.start[2], p3 = q->e.start[3];
   for (int32_t kx = 0; kx < c->h.kernel; kx++) {
     __asm__ volatile(TAPS("%[a]", "%[b]", "%[c]", "%[d]")
@@ -224,16 +260,15 @@ static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uin
                      :
                      : "r0", "r1", "r2", "r3", "r4", "r5", "memory");
   }
-  const size_t size = 1u << nmp_y_wide(c);
-  end_narrow(c, &q->e, 0, p0, 0, 0, 1, y, 0);
-  end_narrow(c, &q->e, 1, p1, 0, 0, 1, y + size, 0);
-  end_narrow(c, &q->e, 2, p2, 0, 0, 1, y + 2 * size, 0);
-  end_narrow(c, &q->e, 3, p3, 0, 0, 1, y + 3 * size, 0);
+  const int32_t sums[4] = {p0, p1, p2, p3};
+  for (size_t i = 0; i < 4; i++, y += 1u << nmp_y_wide(c)) {
+    end_narrow(c, &q->e, i, sums[i], 0, 0, 1, y, 0);
+  }
 }
 
 /* The same of two channels in int64. */
 static void any_columns_wide(const nmp_conv *c, const quad *q, const uint32_t *x, uint8_t *y) {
-  const uint32_t *t = q->table + 4;
+  const uint32_t *t = q->of.weights;
   int64_t a = 0, b = 0;
   for (int32_t kx = 0; kx < c->h.kernel; kx++) {
     __asm__ volatile(
@@ -284,26 +319,12 @@ static void expand_edge(const nmp_conv *c, const segment *s, int32_t iy, const u
   expand_columns(to, rows, steps, s->inside, nmp_x_wide(c));
 }
 
-/* The outputs of a row, whose columns are at x, up to the address `end`. */
-static inline void run_row(const nmp_conv *c, const quad *q, enum mode mode, const uint32_t *x, uint8_t *y,
-                           const uint8_t *end) {
+/* The outputs of a row, whose columns are in q, up to the address `end`. */
+static __attribute__((noinline)) void any_row(const nmp_conv *c, const quad *q, uint8_t *y, const uint8_t *end) {
   const size_t words = nmp_x_wide(c) ? COLUMN_WIDE : COLUMN, x_step = (size_t)c->h.stride * words,
                y_step = (size_t)c->out << nmp_y_wide(c);
-  if (nmp_x_wide(c)) {
-    for (; y < end; x += x_step, y += y_step) {
-      any_columns_wide(c, q, x, y);
-    }
-  } else if (mode <= RANGE8) {
-#if NMP_CONV_RANGES > 1
-    three_columns *const run = mode == RANGE8 ? three_to_range : mode == POSITIVE8 ? three_to_positive8 : three_to_int8;
-#else
-    three_columns *const run = mode == POSITIVE8 ? three_to_positive8 : three_to_int8;
-#endif
-    run(x, q->table, y, y_step, end, (x_step - 3 * COLUMN) * sizeof(uint32_t));
-  } else {
-    for (; y < end; x += x_step, y += y_step) {
-      any_columns(c, q, x, y);
-    }
+  for (const uint32_t *x = q->columns; y < end; x += x_step, y += y_step) {
+    (nmp_x_wide(c) ? any_columns_wide : any_columns)(c, q, x, y);
   }
 }
 
@@ -313,20 +334,35 @@ static void run_segment(const nmp_conv *c, const segment *s, quad *q, size_t pix
   const uint32_t pad = c->pad ? dsp_load(nmp_padding(c, q->e.first)) : 0;
   const uint8_t *pads[3] = {(const uint8_t *)&pad, (const uint8_t *)&pad, (const uint8_t *)&pad};
   const size_t still[3] = {0, 0, 0}, below = (size_t)c->v.dilation * width, step = (size_t)c->in << nmp_x_wide(c);
-  const enum mode mode = q->e.bytes && !nmp_x_wide(c) && c->h.kernel == 3 ? q->e.mode : OTHER;
+  const int clips = is_quick(c, q) && q->e.mode != INT8;
   uint32_t *const columns = q->columns + s->before * words;
   expand_columns(q->columns, pads, still, s->before, nmp_x_wide(c));
   expand_columns(columns + s->inside * words, pads, still, s->after, nmp_x_wide(c));
-  for (int32_t oy = 0; oy < c->v.out; oy++, pixel += (size_t)c->h.out) {
-    const int32_t iy = nmp_pixel(&c->v, oy, 0);
-    uint8_t *y = output(c, pixel + (size_t)s->ox, q->e.first);
-    if (iy >= 0 && iy + 2 * c->v.dilation < c->v.in && s->inside > 0) {
+  for (size_t i = 0; i < 4 && is_quick(c, q); i++) {
+    q->of.lanes[i].x = q->columns + i;
+    q->of.lanes[i].end = q->columns + i + (s->before + s->inside + s->after) * words;
+  }
+  three_columns *const quick = !is_quick(c, q) ? NULL : c->h.stride == 1 ? outputs_1 : outputs_2;
+  const size_t y_bytes = (size_t)s->n * c->out << nmp_y_wide(c), y_row = (size_t)c->h.out * c->out << nmp_y_wide(c);
+  const int32_t last = s->inside > 0 ? c->v.in - 2 * c->v.dilation : 0; /* rows below are in the padding */
+  const int32_t stride = c->v.stride;
+  uint8_t *y = output(c, pixel + (size_t)s->ox, q->e.first);
+  int32_t iy = -c->v.before;
+  for (int32_t left = c->v.out; left > 0; left--, iy += stride, y += y_row) {
+    if (iy >= 0 && iy < last) {
       const uint8_t *row = s->x + (size_t)iy * width;
       (nmp_x_wide(c) ? expand_inside_wide : expand_inside)(columns, row, row + below, row + 2 * below, step, s->inside);
     } else {
       expand_edge(c, s, iy, &pad, columns);
     }
-    run_row(c, q, mode, q->columns, y, y + ((size_t)s->n * c->out << nmp_y_wide(c)));
+    if (quick) {
+      quick(q->of.lanes, y);
+    } else {
+      any_row(c, q, y, y + y_bytes);
+    }
+    if (clips) {
+      clip_row(c, y, y + y_bytes);
+    }
   }
 }
 

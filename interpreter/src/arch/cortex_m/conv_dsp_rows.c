@@ -3,13 +3,13 @@
 
 #ifdef NMP_DSP
 
-/* What is done with the sums of two channels: a mode, to which ADD is added, or nothing. */
+/* Ends of the sums of two channels: a mode, to which ADD is added, or nothing. */
 enum ending { ADD = 2, TO_SUMS };
 
 /* Pairs of channels: what is kept in memory, since sums take the registers. Offsets are known to `pairs_of_channels`.
  */
 typedef struct pairs {
-  const uint8_t *x; /* 0: patches, so much before their start as the first round skips */
+  const uint8_t *x; /* 0: a word before the patches */
   size_t entry;     /* 4: bytes of code of a round that the first one skips, then their address */
   const int32_t *start;
   const uint8_t *shift;
@@ -21,46 +21,41 @@ typedef struct pairs {
   const ends *e;   /* 40 */
 } pairs;
 
-#define ROUND 4       /* groups of four weights */
-#define STEP_CODE 84  /* bytes of `STEP` */
-#define STEP_BYTES 24 /* that it reads of the patches */
+#define ROUND 4      /* groups of four weights */
+#define STEP_CODE 86 /* bytes of `STEP` */
 
 /* Four weights of two channels times three pixels: 24 products by 25 instructions, in 27 cycles on a Cortex-M4, whose
- * loads follow each other without a gap. r1 is in the first row; the second one is [sp] bytes behind.
+ * loads follow each other without a gap. r0 is a word before the patches. r1 is in the first row; the second one is
+ * [sp] bytes behind.
  */
-#define STEP(at, LAST)                  \
-  "ldr.n r6, [sp]\n"                    \
-  "ldr.n r2, [r0, #" at                 \
-  "]\n"                                 \
-  "ldr.n r3, [r0, #" at                 \
-  " + 4]\n"                             \
-  "ldr.n r4, [r0, #" at                 \
-  " + 8]\n"                             \
-  "ldr.n r6, [r1, r6]\n"                \
-  "ldr.w r5, [r1], #4\n"                \
-  "sxtb16 r7, r5\n"                     \
-  "smlad r8, r2, r7, r8\n"              \
-  "smlad r9, r3, r7, r9\n"              \
-  "smlad r10, r4, r7, r10\n"            \
-  "sxtb16 r7, r6\n"                     \
-  "smlad r11, r2, r7, r11\n"            \
-  "smlad r12, r3, r7, r12\n"            \
-  "smlad lr, r4, r7, lr\n"              \
-  "sxtb16 r5, r5, ror #8\n"             \
-  "sxtb16 r6, r6, ror #8\n"             \
-  "ldr.n r2, [r0, #" at                 \
-  " + 12]\n"                            \
-  "ldr.n r3, [r0, #" at                 \
-  " + 16]\n"                            \
-  "ldr.n r4, [r0, #" at " + 20]\n" LAST \
-  "smlad r8, r2, r5, r8\n"              \
-  "smlad r9, r3, r5, r9\n"              \
-  "smlad r10, r4, r5, r10\n"            \
-  "smlad r11, r2, r6, r11\n"            \
-  "smlad r12, r3, r6, r12\n"            \
+#define STEP(LAST)              \
+  "ldr.n r6, [sp]\n"            \
+  "ldr.n r2, [r0, #4]\n"        \
+  "ldr.n r3, [r0, #8]\n"        \
+  "ldr.n r4, [r0, #12]\n"       \
+  "ldr.n r6, [r1, r6]\n"        \
+  "ldr.w r5, [r1], #4\n"        \
+  "sxtb16 r7, r5\n"             \
+  "smlad r8, r2, r7, r8\n"      \
+  "smlad r9, r3, r7, r9\n"      \
+  "smlad r10, r4, r7, r10\n"    \
+  "sxtb16 r7, r6\n"             \
+  "smlad r11, r2, r7, r11\n"    \
+  "smlad r12, r3, r7, r12\n"    \
+  "smlad lr, r4, r7, lr\n"      \
+  "sxtb16 r5, r5, ror #8\n"     \
+  "sxtb16 r6, r6, ror #8\n"     \
+  "ldr.n r2, [r0, #16]\n"       \
+  "ldr.n r3, [r0, #20]\n"       \
+  "ldr.w r4, [r0, #24]!\n" LAST \
+  "smlad r8, r2, r5, r8\n"      \
+  "smlad r9, r3, r5, r9\n"      \
+  "smlad r10, r4, r5, r10\n"    \
+  "smlad r11, r2, r6, r11\n"    \
+  "smlad r12, r3, r6, r12\n"    \
   "smlad lr, r4, r6, lr\n"
 
-/* What y holds, to the sums, unless r3 is RANGE8. Flags say then whether r3 is less than that. */
+/* Adds what y holds to the sums, unless r3 is RANGE8. Flags say then whether r3 is less than that. */
 #if NMP_CONV_ADD
 #define ADD_HELD         \
   "blo 6f\n"             \
@@ -83,7 +78,7 @@ typedef struct pairs {
 #define ADD_HELD ""
 #endif
 
-/* What follows on bytes: pairs of them are clipped, or that is left out. */
+/* Clipping of pairs of bytes, or the way past it. */
 #define PAIR(a, b) "bfi " a ", " b ", #8, #8\n"
 #if NMP_CONV_RANGES
 #define LEAST(pair) \
@@ -135,8 +130,7 @@ static __attribute__((naked, noinline)) void pairs_of_channels(__attribute__((un
       "mov lr, r11\n"
       "bx r3\n"
       ".balign 4\n"
-      "1:\n" STEP("0", "") STEP("24", "") STEP("48", "") STEP("72", "ldr.n r7, [sp, #4]\n")
-      "adds r0, #96\n"
+      "1:\n" STEP("") STEP("") STEP("") STEP("ldr.n r7, [sp, #4]\n")
       "cmp r1, r7\n"
       "bne 1b\n"
       "ldr r7, [sp, #8]\n"
@@ -232,8 +226,8 @@ DSP_INLINE void times2_long(int64_t sum[2], const uint32_t *x, const uint8_t *w,
   sum[1] = b;
 }
 
-/* How many of e's channels are followed by three weights or more: their last, partial group of four may be read as if
- * it were whole, for the patch has zeros there.
+/* Number of e's channels that are followed by three weights or more: their last, partial group of four may be read as
+ * if it were whole, for the patch has zeros there.
  */
 static size_t followed(const nmp_conv *c, const ends *e) {
   const size_t rows = c->out - e->first, last = c->k % 4 ? (3 + c->k - 1) / c->k : 0;
@@ -255,7 +249,7 @@ static void add_tail(const nmp_conv *c, const uint32_t *x, const uint8_t *row, i
 static void run_pairs(const nmp_conv *c, const ends *e, const uint32_t *x, size_t i, size_t left, size_t groups,
                       size_t row, void *y, size_t ending) {
   const size_t skipped = (ROUND - groups % ROUND) % ROUND;
-  pairs these = {.x = (const uint8_t *)x - skipped * STEP_BYTES,
+  pairs these = {.x = (const uint8_t *)x - sizeof(*x),
                  .entry = skipped * STEP_CODE,
                  .start = e->start + i,
                  .shift = e->shift + i,
@@ -307,7 +301,9 @@ void nmp_conv_dsp_two(const nmp_conv *c, const ends *e, const uint32_t *x, size_
     if (4 * groups < k) {
       add_tail(c, x + 4 * groups, w, sums, 2);
     }
-    end_narrow(c, e, i, sums[0], sums[1], 0, 2, y, step);
+    for (size_t p = 0; p < 2; p++) {
+      end_narrow(c, e, i, sums[p], 0, 0, 1, y + p * step, 0);
+    }
   }
 }
 
