@@ -6,6 +6,7 @@ FPU. Code of an architecture is compiled in all combinations; what is the same f
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +73,17 @@ def test_code_of_architectures_compiles(
     assert said == {name: [] for name in LEVELS}
     objects = sum(path.stat().st_size for path in tmp_path.glob("*.o"))
     assert objects > 10_000, "nothing is compiled for this CPU"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compilers", [("gcc",), ("clang-19", "clang-16", "clang")])
+def test_levels_of_x86_compile(
+    compilers: tuple[str, ...], root: Path, tmp_path: Path, need_tool: Callable[..., str]
+) -> None:
+    flags = ["-std=c99", "-O0", *WARNINGS, *MORE, "-Wsign-conversion", *includes(root)]
+    assert wrong([need_tool(*compilers), *flags], sources(root, "arch/x86"), tmp_path) == []
+    if platform.machine() == "x86_64":
+        assert sum(path.stat().st_size for path in tmp_path.glob("*.o")) > 100_000, "nothing is compiled"
 
 
 @pytest.mark.slow

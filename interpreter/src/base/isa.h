@@ -14,6 +14,8 @@
 /* All of a loop whose bounds are constants where it is inlined. */
 #if defined(__SANITIZE_ADDRESS__)
 #define NMP_UNROLL /* it would compile for minutes */
+#elif !defined(__OPTIMIZE__)
+#define NMP_UNROLL /* gcc would warn that it ignores this */
 #elif !defined(__clang__)
 #define NMP_UNROLL _Pragma("GCC unroll 64")
 #elif __has_feature(address_sanitizer)

@@ -60,7 +60,7 @@ NMP_ISA_BEGIN(NMP_ISA_AMX)
 #define TILE_K 64u
 #define POSITIONS 32u /* at a time: 2 x 2 tiles of sums */
 
-/* How much sooner it has to be done by the estimate below, in percent of its time: no machine with AMX was at hand. */
+/* Percent of its time that it has to be sooner by the estimate below: no machine with AMX was at hand. */
 #ifndef NMP_AMX_GAIN
 #define NMP_AMX_GAIN 150
 #endif
@@ -169,7 +169,7 @@ static void amx_store(const nmp_conv *c, const nmp_gemm_panel *panel, const int3
   }
 }
 
-/* What there are of positions [first, first + count) of a run as pixels of y, which begins with the run. */
+/* Stores those of positions [first, first + count) of a run that are pixels of y, which begins with the run. */
 static void amx_store_positions(const nmp_conv *c, const amx_grid *g, const amx_block *b, size_t first, size_t count,
                                 size_t n, uint8_t *y) {
   const size_t lanes = n > LANES ? 2 * LANES : LANES;

@@ -9,7 +9,7 @@
 
 NMP_ISA_BEGIN(NMP_ISA_AVX512VNNI)
 
-/* What follows needs what is before it. */
+/* The order matters: each of these needs those before it. */
 /* clang-format off */
 static void loops(nmp_kernels *kernels);
 #define NMP_LOOPS loops
@@ -19,7 +19,7 @@ static void loops(nmp_kernels *kernels);
 #include "arch/x86/transpose.inc"
 /* clang-format on */
 
-/* Whether all that a table makes fits 32 bits; small inputs are not worth to look. */
+/* True when all that a table makes fits 32 bits; small inputs are not worth to look. */
 static int is_small(const int32_t *t, size_t n, int k) {
   const size_t samples = ((size_t)65536 >> k) + 1;
   const int32_t most = INT32_MAX >> k, room = 1 << 7; /* for half a unit */
@@ -30,6 +30,10 @@ static int is_small(const int32_t *t, size_t n, int k) {
   }
   return n >= samples / 4 && low > room - most && high < most - room;
 }
+
+/* gcc's gathers are macros that convert a mask to char, unless it optimizes. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 
 /* A gathered element of 64 bits has both ends of a piece of the table. */
 static NMP_INLINE void interpolate(uint8_t *y, const int16_t *x, const int32_t *t, size_t n, int k, int32_t lo,
@@ -54,6 +58,8 @@ static NMP_INLINE void interpolate(uint8_t *y, const int16_t *x, const int32_t *
     }
   }
 }
+
+#pragma GCC diagnostic pop
 
 #define FAST_INTERPOLATE(widths, y_wide)              \
   static NMP_INTERPOLATE(fast_interpolate_##widths) { \

@@ -9,7 +9,7 @@
 
 NMP_ISA_BEGIN(NMP_ISA_SSE41)
 
-/* What follows needs what is before it. */
+/* The order matters: each of these needs those before it. */
 /* clang-format off */
 static void loops(nmp_kernels *kernels);
 #define NMP_LOOPS loops

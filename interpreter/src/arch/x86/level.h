@@ -1,5 +1,5 @@
-/* What the levels of x86-64 share. Their files are part of every build and empty for other CPUs; each function of
- * theirs is compiled for its own instruction set, whatever the compiler was told for the rest.
+/* Declarations that the levels of x86-64 share. Their files are part of every build and empty for other CPUs; each
+ * function of theirs is compiled for its own instruction set, whatever the compiler was told for the rest.
  */
 #ifndef NMP_ARCH_X86_LEVEL_H
 #define NMP_ARCH_X86_LEVEL_H
@@ -24,7 +24,7 @@
 #define NMP_AMX
 #endif
 
-/* What this machine has and its operating system saves. */
+/* Features that this machine has and its operating system saves. */
 unsigned nmp_x86_features(void);
 
 #define NMP_ISA_SSE41 "sse4.1"

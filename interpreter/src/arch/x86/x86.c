@@ -14,7 +14,7 @@ static unsigned saved_registers(void) {
   return low;
 }
 
-/* Whether tiles of bytes may be used. Linux gives their registers to who asks for them, for the whole process; to ask
+/* True when tiles of bytes may be used. Linux gives their registers to who asks for them, for the whole process; to ask
  * again changes nothing.
  */
 static int has_amx(unsigned features, unsigned saved, unsigned d7) {
