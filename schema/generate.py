@@ -322,7 +322,7 @@ def c_params_header(schema: Schema) -> str:
     out.append("/* Reads the parameters of an op of some kind from its verified table in the file. */")
     out.append("typedef void nmp_decode_fn(const uint8_t *table, union nmp_params *params);")
     out += [f"nmp_decode_fn nmp_{snake(m)}_decode;" for m in members if _same_fields(schema, m) == m]
-    out += ["", "/* Of each kind of op: tables with the same fields are read alike. */"]
+    out += ["", "/* Reader of each kind of op: tables with the same fields are read alike. */"]
     out += [f"#define NMP_DECODE_{snake(m)} nmp_{snake(_same_fields(schema, m))}_decode" for m in members]
     return "\n".join([*out, "", "#endif", ""])
 

@@ -150,6 +150,16 @@ def test_docstrings_say_the_thing_itself() -> None:
     assert wrong == []
 
 
+def test_comments_of_c_say_the_thing_itself() -> None:
+    """The same of comments in C and C++; those that go on behind code begin in lower case."""
+    files = sorted(path for path in (ROOT / "interpreter").rglob("*") if path.suffix in C_SUFFIXES)
+    opened = [(path, found) for path in files for found in COMMENT.findall(path.read_text(encoding="utf-8"))]
+    assert len(opened) > 2000
+    assert [f"{path.relative_to(ROOT)}: {text}" for path, text in opened if opens_wrong(text)] == []
+
+
+C_SUFFIXES = {".c", ".h", ".inc", ".cpp", ".hpp"}
+COMMENT = re.compile(r"(?:/\*|//)[\s*]*(\S[^\n]*)")
 QUESTIONS = {"How", "Of", "That", "What", "When", "Where", "Whether", "Which", "Why"}
 
 

@@ -139,7 +139,7 @@ static void data(agent *a, const frame *f) {
   reply_received(a, f, u.received);
 }
 
-/* Whether input i comes from the host before each run; a state stays in the arena. */
+/* True of an input that comes from the host before each run; a state stays in the arena. */
 static int is_fed(const agent *a, uint32_t i) {
   return nmp_state_of(a->net, i) < 0;
 }
@@ -358,7 +358,7 @@ static void reset(agent *a, const frame *f) {
   reply(a, f, NULL, 0);
 }
 
-/* Which rates the line has; at one of them it goes on, behind the answer. Rate 0 only asks. */
+/* Tells the rates that the line has; at one of them it goes on, behind the answer. Rate 0 only asks. */
 static void speed(agent *a, const frame *f) {
   const agent_config *b = &a->board;
   uint8_t payload[4 * AGENT_RATES], *p = payload;

@@ -10,7 +10,7 @@
 #define AGENT_RATES 16
 #define AGENT_ZEROS 16 /* in a row that end no right frame: the line is at its first rate again */
 
-/* What a board gives the agent. Memory is aligned to 64 bytes and may survive a reset. */
+/* Functions and memory that a board gives the agent. Memory is aligned to 64 bytes and may survive a reset. */
 typedef struct agent_config {
   const char *board, *cpu;
   const char *counter; /* "cycles", "instructions" or "ns" if cycles() counts just these; else the counter's name */

@@ -1,4 +1,4 @@
-/* What one run of a bundle takes: prints the ticks of the board's counter, bytes of stack and of arena, the ticks of
+/* Costs of one run of a bundle: prints the ticks of the board's counter, bytes of stack and of arena, the ticks of
  * each op of a second run, and the outputs.
  *
  *   make MAIN=measure.c SRC=bundle/src

@@ -37,7 +37,7 @@ typedef enum nmp_status {
   NMP_E_CUSTOM = 43      /* a custom op that this program has no function for: nmp_fault.what is its name */
 } nmp_status;
 
-/* Which part of the file a status is about: indices, -1 for none, and up to two numbers (found, allowed). */
+/* Part of the file that a status is about: indices, -1 for none, and up to two numbers (found, allowed). */
 typedef struct nmp_fault {
   nmp_status status;
   int32_t op;
@@ -135,16 +135,16 @@ size_t nmp_suspended_bytes(const nmp_net *net);
 nmp_status nmp_suspend(const nmp_net *net, void *memory, size_t bytes);
 nmp_status nmp_resume(nmp_net **net, void *arena, const void *memory, size_t bytes);
 
-/* What an op is on another machine. */
+/* Facts about an op on another machine. */
 typedef struct nmp_op_info {
   uint32_t scratch_bytes;
   uint8_t portable; /* 1: a convolution that the machine's own kernels leave to the portable ones */
 } nmp_op_info;
 
-/* What nmp_inspect tells on another machine, in a build for its CPU (NMP_FIXED_CPU) that keeps no steps. ops: room for
- * `count` ops; those that there are get filled. target: a name of nmp_target, which returns NULL after the last.
- * Custom ops are not looked for.
- * NMP_E_CPU: there is none of this name. Both are left out of a build with NMP_FIXED_CPU.
+/* Tells what nmp_inspect would on another machine, in a build for its CPU (NMP_FIXED_CPU) that keeps no steps. ops:
+ * room for `count` ops; those that there are get filled. target: a name of nmp_target, which returns NULL after the
+ * last. Custom ops are not looked for. NMP_E_CPU: there is none of this name. Both are left out of a build with
+ * NMP_FIXED_CPU.
  */
 nmp_status nmp_inspect_target(const char *target, const void *model, size_t bytes, nmp_info *info, nmp_op_info *ops,
                               size_t count, nmp_fault *fault);
@@ -170,8 +170,8 @@ int32_t nmp_state_of(const nmp_net *net, uint32_t i);
  */
 nmp_status nmp_run_ops(nmp_net *net, uint32_t first, uint32_t last);
 
-/* How many ops, from this one on, are run together when all of them are to be run; 1: it is run by itself. It depends
- * on nmp_set_threads.
+/* Number of ops, from this one on, that are run together when all of them are to be run; 1: it is run by itself. It
+ * depends on nmp_set_threads.
  */
 uint32_t nmp_together(const nmp_net *net, uint32_t op);
 

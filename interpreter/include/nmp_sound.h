@@ -26,7 +26,7 @@ typedef struct nmp_sound_info {
   uint32_t numbers;
 } nmp_sound_info;
 
-/* What nmp_sound_create takes of memory. */
+/* Bytes of memory that nmp_sound_create takes. */
 #define NMP_SOUND_BYTES(window, points) (64 + ((size_t)(window) * 2 + 7) / 8 * 8 + (size_t)(points) * 4 + 8)
 
 /* NMP_E_ARGUMENT where there is no such input, or none that sound feeds. */

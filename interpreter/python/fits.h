@@ -1,5 +1,5 @@
-/* What quantizing a model asks of many rows of numbers: the sums of nmpconv/calib/native_sums.py, in its order,
-so the same bytes.
+/* Questions that quantizing a model asks of many rows of numbers: the sums of nmpconv/calib/native_sums.py, in its
+order, so the same bytes.
 
 Compiled without contraction to fused operations, which round once where numpy rounds twice. Arrays are row-major. */
 #ifndef NMP_PYTHON_FITS_H
@@ -164,7 +164,7 @@ INTO void by_channel(size_t count, size_t groups, size_t taps, const T *rows, co
   }
 }
 
-/* Of each column: the least, the largest, and the sum row after row. What is no number stays. */
+/* The least and the largest of each column, and its sum row after row. What is no number stays. */
 INTO void extremes(size_t rows, size_t columns, const float *x, float *__restrict low, float *__restrict high,
                    float *__restrict sum) {
   for (float *to : {low, high, sum}) {
@@ -216,8 +216,8 @@ INTO int64_t bins(size_t count, const float *x, float scale, size_t half, int64_
   return zeros;
 }
 
-/* What integrals of squared errors are made for: one step and its third power, the least and the largest integer, and
-   how often errors beyond them count. */
+/* Grid that integrals of squared errors are made for: one step and its third power, the least and the largest integer,
+   and how often errors beyond them count. */
 struct Grid {
   double step, cube, lo, hi, saturated;
 };
@@ -295,7 +295,7 @@ INTO size_t points(const Counts &of, double step, double reach, double *x, doubl
   return total;
 }
 
-/* Where columns [start, end) of one group's weights are rounded, each with the errors of those before it. */
+/* Columns [start, end) of one group's weights as they are rounded, each with the errors of those before it. */
 struct Block {
   size_t columns, start, end;
   double bias_step, lo, hi;

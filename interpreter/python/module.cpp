@@ -74,7 +74,7 @@ class Net {
     begin(threads);
   }
 
-  /* Of another net's file and packed weights. threads: at most the other's; 0: as many. */
+  /* Makes a net of another one's file and packed weights. threads: at most the other's; 0: as many. */
   Net(const Net &other, Memory arena, size_t threads)
       : model_(other.model_),
         arena_(arena),
@@ -166,7 +166,7 @@ class Net {
     });
   }
 
-  /* Of the step that each op belongs to; what they are after the first runs (shares.h). */
+  /* Threads of the step that each op belongs to; what they are after the first runs (shares.h). */
   std::optional<std::vector<size_t>> threads() {
     return alone([&] { return shares_->decided() ? std::optional(shares_->chosen()) : std::nullopt; });
   }

@@ -65,7 +65,7 @@ class Pool {
 #endif
   }
 
-  /* What the threads share. */
+  /* State that the threads share. */
   class Crew {
    public:
     explicit Crew(size_t threads) : shares_(threads), wakes_(threads) {

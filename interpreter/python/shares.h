@@ -1,5 +1,5 @@
-/* How many threads each step of a net is worth, found out in its first runs: what threads cost to meet and to read each
- * other's results depends on the machine, and what they bring on the step. No result depends on it.
+/* Number of threads that each step of a net is worth, found out in its first runs: what threads cost to meet and to
+ * read each other's results depends on the machine, and what they bring on the step. No result depends on it.
  *
  * 1. Whole runs take turns with one thread, two, four and so on for all steps, and each step's time is taken. A run
  *    counts when those of WARM before it had as many threads: what it reads lies where it would lie, and a core that
@@ -133,7 +133,7 @@ class Shares {
     }
   }
 
-  /* What was chosen takes longer now than one thread did. */
+  /* True when the choice takes longer now than one thread did. */
   bool is_disappointing() {
     if (samples_.size() < ROUNDS || calm_ < measured_) {
       return false;

@@ -1,4 +1,4 @@
-/* What a run of a model comes to in instructions of AMX, counted by the emulation, and whether its outputs are those of
+/* Counts of a run of a model in instructions of AMX, by the emulation, and whether its outputs are those of
  * the portable kernels. The interpreter has to be compiled with NMP_AMX_EMULATED.
  *
  *   amx_counts model.nmp ...

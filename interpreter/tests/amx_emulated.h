@@ -11,7 +11,7 @@
 #define NMP_APART __attribute__((noinline, unused))
 #define AMX_TILES 8
 
-/* What is not configured faults on a CPU. */
+/* Tiles; one that is not configured faults on a CPU. */
 typedef struct amx_state {
   int configured;
   uint16_t bytes[AMX_TILES];
@@ -21,14 +21,14 @@ typedef struct amx_state {
 
 enum { AMX_LOADCONFIG, AMX_RELEASE, AMX_LOAD, AMX_STORE, AMX_DOT, AMX_KINDS };
 
-/* Of each thread, whatever includes this. */
+/* Tiles of each thread, whatever includes this. */
 __attribute__((weak)) __thread amx_state amx_tiles;
 __attribute__((weak)) __thread unsigned long long amx_counts[AMX_KINDS];
 
 #ifdef AMX_REPORT
 #include <stdio.h>
 
-/* What the main thread ran, at the end of the program. */
+/* Reports what the main thread ran, at the end of the program. */
 static __attribute__((destructor)) void amx_report(void) {
   fprintf(stderr, "amx: %llu products of tiles\n", amx_counts[AMX_DOT]);
 }

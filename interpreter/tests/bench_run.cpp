@@ -1,4 +1,4 @@
-/* How long nmp_create and nmp_run take, without Python: the fastest of many, whole and op by op.
+/* Times of nmp_create and nmp_run, without Python: the fastest of many, whole and op by op.
  *
  *   bench_run model.nmp [cpu level [threads] [ops] [all]]
  *

@@ -1,4 +1,4 @@
-/* How long a run takes with one thread, with several for all steps, and with as many as each step is worth (shares.h).
+/* Times of a run with one thread, with several for all steps, and with as many as each step is worth (shares.h).
  * The three take turns, so that what disturbs the machine disturbs all of them: medians over the rounds.
  *
  *   bench_threads threads rounds model.nmp ...

@@ -139,7 +139,7 @@ static void compute(nmp_conv c, const nmp_kernels *kernels, int slot, size_t byt
   }
 }
 
-/* Whether the level computes it in the same way whatever the padding holds. */
+/* True when the level computes it in the same way whatever the padding holds. */
 static int same_way(nmp_conv c) {
   const nmp_conv_kernel *kernel = tested.conv(&c);
   c.pad = NULL;

@@ -1,4 +1,4 @@
-/* What the parts of check_kernels share. */
+/* Declarations that the parts of check_kernels share. */
 #ifndef CHECK_KERNELS_H
 #define CHECK_KERNELS_H
 

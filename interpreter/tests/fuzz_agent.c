@@ -104,7 +104,7 @@ static void upload(agent *a, size_t chunks, int anew) {
   line(a, LOAD, payload, 4, 0);
 }
 
-/* Of the whole model, or digests of tensors after some ops; or what has run is asked for again. */
+/* Runs the whole model, or asks for digests of tensors after some ops, or again for what has run. */
 static void run(agent *a) {
   uint8_t payload[12 + 4 * 8], *p = frame_put(payload, file_crc, 4);
   p = frame_put(p, a->net ? frame_crc32(0, a->inputs, a->input_bytes) : 0, 4);

@@ -51,7 +51,7 @@ static void fail(const char *what, uint32_t op) {
   abort();
 }
 
-/* Where the checksum is, if the root table can still be found. */
+/* Place of the checksum, if the root table can still be found. */
 static uint8_t *checksum_place(uint8_t *file, size_t bytes) {
   if (bytes < 8 || !fb_verify_root(&nmp_schema, FB_MODEL, file, (uint32_t)bytes)) {
     return NULL;

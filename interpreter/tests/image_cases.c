@@ -30,7 +30,7 @@ static uint32_t checksum(const uint8_t *bytes, size_t count) {
   return found;
 }
 
-/* How many calls with something missing are not refused. */
+/* Number of calls with something missing that are not refused. */
 static unsigned mistakes(void) {
   const nmp_image_input input = {2, 2, 1, 0, 8, 0, -128, 127, {1, 1, 1}, {0, 0, 0}};
   const nmp_image_frame good = {pixels, 4, 2, NMP_IMAGE_GRAY, 0, 0, 2, 2};

@@ -24,7 +24,7 @@ static void region(uint32_t number, const uint8_t *first, uint32_t bytes) {
   REG(0xE000EDA0) = (((uint32_t)(uintptr_t)first + bytes - 1) & ~31u) | 1u;
 }
 
-/* That of Armv8-M knows nothing that is forbidden to everyone, but to touch what lies in two regions is a fault. */
+/* Guard of Armv8-M, which can forbid nothing to everyone, but makes it a fault to touch what lies in two regions. */
 static void guard(uint32_t slot, const uint8_t *page) {
   const uint8_t *start = page - SLOT - slot * SLOTS_APART;
   REG(0xE000EDC0) = 0xFFu; /* normal memory */

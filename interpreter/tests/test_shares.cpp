@@ -1,4 +1,4 @@
-/* How many threads steps get (shares.h), on nets that are made up: what a step takes with each number of threads is a
+/* Threads that steps get (shares.h), on nets that are made up: what a step takes with each number of threads is a
  * table, and the clock is the sum of what was run.
  */
 #include <cstdio>

@@ -45,7 +45,7 @@ nmp_status create(const void *model, size_t bytes, const char *cpu) {
   return arena ? nmp_create(&net, model, bytes, arena, info.arena_bytes, &options, &fault) : NMP_E_ARENA;
 }
 
-/* Of the last fault: text of its status, op and tensor (-1: none). The broken rule is left to `nmpconv inspect`. */
+/* Text of the last fault's status, its op and its tensor (-1: none). The broken rule is left to `nmpconv inspect`. */
 EXPORT(status_text) const char *status_text(nmp_status status);
 const char *status_text(nmp_status status) {
   return nmp_status_text(status);

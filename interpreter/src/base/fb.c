@@ -14,9 +14,9 @@ void fb_leading_ints(const uint8_t *table, const int8_t *missing, uint32_t count
   }
 }
 
-/* What the walk may still look at, in units of 8 bytes: every table, string and vector of an honest file takes at least
- * one (its own 4 bytes and the offset to it) and what it holds, so more of them than bytes / 8 share memory, which
- * could make the walk, or a reader of theirs, quadratic.
+/* Budget of the walk: what it may still look at, in units of 8 bytes. Every table, string and vector of an honest file
+ * takes at least one (its own 4 bytes and the offset to it) and what it holds, so more of them than bytes / 8 share
+ * memory, which could make the walk, or a reader of theirs, quadratic.
  */
 typedef struct walk {
   const fb_schema *schema;
@@ -35,7 +35,7 @@ static int inside(const walk *w, uint32_t at, uint32_t bytes) {
   return at <= w->bytes && bytes <= w->bytes - at;
 }
 
-/* Where the offset at `at` leads, or 0. Such places are 4-aligned and have 4 bytes. */
+/* Place that the offset at `at` leads to, or 0. Such places are 4-aligned and have 4 bytes. */
 static uint32_t follow(const walk *w, uint32_t at) {
   uint32_t offset = fb_load32(w->file + at);
   if (offset == 0 || offset > w->bytes - at) {

@@ -126,7 +126,7 @@ static inline uint64_t fb_u64(const uint8_t *table, uint32_t slot, uint64_t miss
   return p ? (uint64_t)fb_load32(p) | (uint64_t)fb_load32(p + 4) << 32 : missing;
 }
 
-/* What a field or a vector's element points to. */
+/* Target of a field or of a vector's element. */
 static inline const uint8_t *fb_follow(const uint8_t *p) {
   return p + fb_load32(p);
 }
@@ -150,7 +150,7 @@ static inline const char *fb_string(const uint8_t *table, uint32_t slot) {
   return (const char *)fb_get_vector(table, slot).data;
 }
 
-/* What a field points to that the schema requires: a verified table has it. */
+/* Target of a field that the schema requires: a verified table has it. */
 static inline const uint8_t *fb_required(const uint8_t *table, uint32_t slot) {
   const uint8_t *vtable = table - (int32_t)fb_load32(table);
   return fb_follow(table + fb_load16(vtable + 4 + 2 * (size_t)slot));

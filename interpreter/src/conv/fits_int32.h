@@ -6,7 +6,7 @@
 
 #define NMP_STRETCH 128 /* weights whose sums fit: those of int8 into 16 bits, those of int16 into 32 */
 
-/* Of a channel's weights: their sum, and the sum of their magnitudes. */
+/* Sum of a channel's weights, and the sum of their magnitudes. */
 typedef struct nmp_weight_sums {
   int64_t sum, magnitudes;
 } nmp_weight_sums;

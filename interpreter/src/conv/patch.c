@@ -9,7 +9,7 @@ nmp_place nmp_locate(const nmp_conv *c, size_t pixel) {
                      image * (size_t)c->v.in * (size_t)c->h.in * c->in};
 }
 
-/* What is there is copied behind itself, twice as much each time. */
+/* Copies what is there behind itself, twice as much each time. */
 void nmp_repeat(uint8_t *place, size_t bytes, size_t times) {
   for (size_t done = 1, n; done < times; done += n) {
     n = done < times - done ? done : times - done;

@@ -1,4 +1,4 @@
-/* Which elements of x an output pixel of a convolution sees. */
+/* Elements of x that an output pixel of a convolution sees. */
 #ifndef NMP_CONV_PATCH_H
 #define NMP_CONV_PATCH_H
 

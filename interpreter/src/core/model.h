@@ -16,7 +16,7 @@ typedef struct nmp_model {
   uint8_t *arena; /* activations, with a fast memory those that are not there; NULL before create */
   fb_vector tensors, ops, inputs, outputs;
   uint32_t bytes, arena_bytes;
-  /* What its ops are computed with, set by whoever opens it. */
+  /* Kernels that its ops are computed with, set by whoever opens it. */
   const nmp_kernels *kernels;
   const nmp_options *options;
 #if NMP_TWO_MEMORIES
@@ -31,7 +31,7 @@ typedef struct nmp_model {
 #define NMP_FAST_BYTES(m) 0u
 #endif
 
-/* What verification found out, and how many steps it has left. */
+/* Findings of the verification, and how many steps it has left. */
 typedef struct nmp_needs {
   uint32_t arena;   /* bytes of activations, with each op's scratch behind what is alive while it runs */
   uint32_t scratch; /* bytes of the hungriest op */
@@ -40,7 +40,7 @@ typedef struct nmp_needs {
   uint64_t budget;
 } nmp_needs;
 
-/* Of a legal dtype, which are int8, int16, int32. */
+/* Bits of a legal dtype, which are int8, int16, int32. */
 static inline uint8_t nmp_dtype_bits(int8_t dtype) {
   return (uint8_t)(8 << dtype);
 }
@@ -76,16 +76,16 @@ void nmp_model_op(const nmp_model *m, uint32_t i, nmp_op *op);
 
 uint32_t nmp_model_output_of(const nmp_model *m, uint32_t op);
 
-/* Where the activations that are alive while an op runs end in the arena. */
+/* End in the arena of the activations that are alive while an op runs. */
 uint32_t nmp_model_live_end(const nmp_model *m, uint32_t op);
 
 /* The address of an offset in the arena; NULL before create. */
 uint8_t *nmp_model_at(const nmp_model *m, uint32_t offset);
 
-/* Where the slow memory is free while an op runs, as an offset in the arena. */
+/* Start of the slow memory that is free while an op runs, as an offset in the arena. */
 uint32_t nmp_model_slow_end(const nmp_model *m, uint32_t op);
 
-/* Where so many bytes of scratch of an op lie: in the fast memory where the plan has room for them. */
+/* Place of so many bytes of scratch of an op: in the fast memory where the plan has room for them. */
 uint32_t nmp_model_scratch_at(const nmp_model *m, uint32_t op, size_t bytes);
 uint32_t nmp_model_port(fb_vector ports, uint32_t i);
 

@@ -75,7 +75,8 @@ static nmp_status check_fast(const nmp_model *m, nmp_fault *fault) {
 }
 #endif
 
-/* What is alive while an op runs lies below its live_end, for its scratch is above, or else where that has room. */
+/* Checks that a tensor which is alive while an op runs lies below its live_end, for its scratch is above, or else where
+ * that has room. */
 static nmp_status check_alive(const nmp_model *m, uint32_t op, uint32_t tensor, extent e, nmp_fault *fault) {
   if (op < m->ops.count && e.start + e.bytes > nmp_model_live_end(m, op)) {
     return nmp_fail(fault, op, tensor,

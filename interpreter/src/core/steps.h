@@ -1,4 +1,4 @@
-/* What a run does, step after step: an op, or ops that are run as one.
+/* Steps of a run, one after another: an op, or ops that are run as one.
  *
  * With NMP_KEEP_STEPS all of them are made when a net is created, with what each decides before it runs; planners
  * (core/fuse/) find the ops that are run as one. Otherwise a step is an op, and is made when it is its turn.
@@ -46,7 +46,7 @@ static inline uint32_t nmp_step_ops(const nmp_step *s) {
   return s->fused.by_rows.tasks == 1 ? 1 : s->fused.count;
 }
 
-/* What a step may be cut into from now on: tasks for 1 to as many threads as the net was made for. */
+/* Limits what a step may be cut into from now on: tasks for 1 to as many threads as the net was made for. */
 void nmp_step_limit(nmp_step *first, size_t threads);
 #endif
 

@@ -365,7 +365,7 @@ nmp_decode_fn nmp_mul_offset_decode;
 nmp_decode_fn nmp_sum_lookup_decode;
 nmp_decode_fn nmp_custom_decode;
 
-/* Of each kind of op: tables with the same fields are read alike. */
+/* Reader of each kind of op: tables with the same fields are read alike. */
 #define NMP_DECODE_conv2d nmp_conv2d_decode
 #define NMP_DECODE_fully_connected nmp_fully_connected_decode
 #define NMP_DECODE_add nmp_add_decode

@@ -90,7 +90,7 @@ static int32_t real_pixel(const nmp_axis *axis, int32_t stride, int32_t place) {
   return place < 0 || place >= axis->in || place % stride != 0 ? -1 : place / stride;
 }
 
-/* What one output pixel and group sees: KH * KW * I elements. */
+/* Gathers what one output pixel and group sees: KH * KW * I elements. */
 static void gather(const nmp_op *op, const deconv *c, size_t pixel, size_t group, uint8_t *patch) {
   const nmp_tensor *x = &op->in[0];
   const size_t width = (size_t)c->h.out, plane = (size_t)c->v.out * width, tap = c->per_group * nmp_bytes(x);

@@ -40,7 +40,7 @@ static size_t elements(const nmp_tensor *t, int32_t first, int32_t last) {
   return n;
 }
 
-/* Where the indices lie and which block of the axis's first element of x they choose from, for a block of y. */
+/* Place of the indices, and the block of the axis's first element of x that they choose from, for a block of y. */
 typedef struct place {
   size_t index, x;
 } place;

@@ -49,7 +49,7 @@ static int64_t reflected(int64_t p, int64_t first, int64_t span) {
   return p;
 }
 
-/* Where q of the grid is along an axis of n pixels. Without a reflection |p| < 2^62. */
+/* Place of the grid's q along an axis of n pixels. Without a reflection |p| < 2^62. */
 static int64_t place_of(const nmp_op *op, int32_t q, int32_t n) {
   const nmp_grid_sample_params *params = &op->params.grid_sample;
   const int64_t last = n - 1, span = params->align_corners ? last : n;

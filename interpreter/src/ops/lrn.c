@@ -40,7 +40,7 @@ static nmp_rule lrn_check(const nmp_op *op) {
   return NMP_FINE;
 }
 
-/* What elements are multiplied by, and the shift of the product, from the sum of squares around them. */
+/* Factor of elements, and the shift of the product, from the sum of squares around them. */
 typedef struct factor {
   int64_t a;
   int shift;

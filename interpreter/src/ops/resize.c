@@ -185,7 +185,7 @@ static const int32_t *sums_of(const nmp_op *op, stretch *s, size_t line) {
   return s->sums[slot];
 }
 
-/* Whether line i of an image is what the one before is. */
+/* True when line i of an image is what the one before is. */
 static int is_repeated(const nmp_resize_params *p, size_t i) {
   const size_t taps = (size_t)p->taps_h;
   const int32_t *w = p->row_weights + i * taps;

@@ -1,4 +1,4 @@
-/* What a Cortex-M board adds to cortex_m.c: facts in config.h, and its UART. */
+/* Additions of a Cortex-M board to cortex_m.c: facts in config.h, and its UART. */
 #ifndef NMP_CORTEX_M_H
 #define NMP_CORTEX_M_H
 

@@ -1,4 +1,4 @@
-/* What is left of the RAM behind a program in it: half for the model, half the arena. Fewer ops leave more. */
+/* Memory behind a program in RAM: half for the model, half the arena. Fewer ops leave more. */
 #ifndef NMP_BOARD_RP2_H
 #define NMP_BOARD_RP2_H
 

@@ -1,4 +1,4 @@
-/* What follows reset_handler, which has set up the stack, on boards whose memory holds the program already. */
+/* Start-up after reset_handler, which has set up the stack, on boards whose memory holds the program already. */
 #include <stdint.h>
 
 extern uint32_t __bss_start[], __bss_end[];

@@ -94,7 +94,7 @@ __attribute__((interrupt)) void trap(void) {
   UART_INT_CLR = RECEIVED | OVERRUN;
 }
 
-/* What resets a program that does not feed it: it is for those that may hang. */
+/* Stops the watchdogs, which reset a program that does not feed them: they are for those that may hang. */
 static void watchdogs_off(void) {
   for (uint32_t group = 0; group < 2; group++) {
     TIMER_WDT_PROTECT(group) = WDT_KEY;

@@ -1,4 +1,5 @@
-/* What the compiler calls to multiply 64 bits and to divide: its library lacks them, as an ESP8266 has them in ROM. */
+/* Functions that the compiler calls to multiply 64 bits and to divide: its library lacks them, as an ESP8266 has them
+ * in ROM. */
 #include <stddef.h>
 #include <stdint.h>
 

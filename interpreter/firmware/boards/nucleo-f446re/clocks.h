@@ -11,7 +11,7 @@ extern uint32_t clock_hz; /* of the processor */
  */
 void clocks_init(void);
 
-/* Of the bus that USART2 is on. */
+/* Frequency of the bus that USART2 is on. */
 uint32_t clocks_apb1_hz(void);
 
 #endif

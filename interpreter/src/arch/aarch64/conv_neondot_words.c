@@ -94,7 +94,7 @@ static NMP_INLINE void add_segments(sums *acc, const uint8_t *const *x, size_t p
   }
 }
 
-/* What floor(S / 2^8) starts with, and what becomes of it. */
+/* Starts sums of floor(S / 2^8), which `joined` ends. */
 static NMP_INLINE void begin(sums *acc, const nmp_gemm_panel *panel, const int pixels, const int quads) {
   NMP_UNROLL for (int i = 0; i < pixels * quads; i++) {
     acc[i].high = vdupq_n_s32(0);

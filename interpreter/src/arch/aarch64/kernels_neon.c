@@ -8,7 +8,7 @@
 #include "base/fixed.h"
 #include "conv/conv.h"
 
-/* What follows needs what is before it. */
+/* The order matters: each of these needs those before it. */
 /* clang-format off */
 static void loops(nmp_kernels *kernels);
 #define NMP_LOOPS loops

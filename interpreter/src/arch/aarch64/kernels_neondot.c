@@ -7,7 +7,7 @@
 
 NMP_ISA_BEGIN(NMP_ISA_DOTPROD)
 
-/* What has dot products has the instructions for this checksum, too. */
+/* CPUs with dot products have the instructions for this checksum, too. */
 static NMP_CRC(fast_crc) {
   uint64_t eight;
   crc = ~crc;

@@ -1,6 +1,6 @@
-/* What the levels of AArch64 share, as arch/x86/level.h does for x86-64: their files are part of every build and empty
- * elsewhere. NEON is always there; dot products of bytes and products of matrices of bytes
- * are asked for at run time.
+/* Declarations that the levels of AArch64 share, as arch/x86/level.h does for x86-64: their files are part of every
+ * build and empty elsewhere. NEON is always there; dot products of bytes and products of matrices of bytes are asked
+ * for at run time.
  */
 #ifndef NMP_ARCH_AARCH64_LEVEL_H
 #define NMP_ARCH_AARCH64_LEVEL_H

@@ -1,4 +1,4 @@
-/* What the convolutions of Cortex-M's DSP extension share: results, and what weights are multiplied with. */
+/* Parts that the convolutions of Cortex-M's DSP extension share: results, and what weights are multiplied with. */
 #ifndef NMP_ARCH_CORTEX_M_CONV_DSP_H
 #define NMP_ARCH_CORTEX_M_CONV_DSP_H
 
@@ -9,7 +9,7 @@
 
 #ifdef NMP_DSP
 
-/* What is done with the sums of a channel. RANGE8 are int8 ranges but all of int8 and its positive half. The first ones
+/* Ends of the sums of a channel. RANGE8 are int8 ranges but all of int8 and its positive half. The first ones
  * are known to `pairs_of_channels`. */
 enum mode { INT8, POSITIVE8, RANGE8 = 4, INT16, POSITIVE16, OTHER };
 

@@ -1,4 +1,4 @@
-/* What the convolutions of Cortex-M's DSP extension need, told by another machine. */
+/* Needs of the convolutions of Cortex-M's DSP extension, told by another machine. */
 #include "base/build.h"
 
 #if !NMP_FIXED_CPU

@@ -1,4 +1,4 @@
-/* How Cortex-M's DSP extension computes a convolution, by plain numbers: what its kernels and conv_dsp_plan.c share. */
+/* Plans of convolutions by Cortex-M's DSP extension, in plain numbers: what its kernels and conv_dsp_plan.c share. */
 #ifndef NMP_ARCH_CORTEX_M_CONV_DSP_PLAN_H
 #define NMP_ARCH_CORTEX_M_CONV_DSP_PLAN_H
 

@@ -164,7 +164,7 @@ INLINE void clip(const nmp_axis *axis, int32_t position, int32_t *first, int32_t
   nmp_clip(axis, position, first, last);
 }
 
-/* What taps in the padding add up to: int8 weights alone; products of even and odd channels, and the same of the low
+/* Sums of taps in the padding: int8 weights alone; products of even and odd channels, and the same of the low
  * halves of split weights.
  */
 typedef struct sums {

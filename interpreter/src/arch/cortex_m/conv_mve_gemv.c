@@ -8,7 +8,8 @@
 
 #define FOURS 16 /* of channels whose sums are on the stack at a time */
 
-/* What the loop over fours of channels begins with. The code knows the order: that of the registers it is loaded to. */
+/* State that the loop over fours of channels begins with. The code knows the order: that of the registers it is loaded
+ * to. */
 typedef struct walk {
   const void *w0, *x, *w1;
   size_t k;

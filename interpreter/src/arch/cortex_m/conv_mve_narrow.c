@@ -5,8 +5,8 @@
 
 #ifdef NMP_MVE
 
-/* What stays the same for all rows of x: the weights, shifts, biases and range of some channels. The code below knows
- * the offsets of the first nine, in the order of the registers that they are loaded to.
+/* Facts that stay the same for all rows of x: the weights, shifts, biases and range of some channels. The code below
+ * knows the offsets of the first nine, in the order of the registers that they are loaded to.
  */
 typedef struct layer layer;
 typedef void row_fn(const layer *l, const void *x, void *y);

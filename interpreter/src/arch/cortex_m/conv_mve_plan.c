@@ -1,4 +1,4 @@
-/* What the convolutions of Cortex-M's vectors need. Compiled for every machine. */
+/* Needs of the convolutions of Cortex-M's vectors. Compiled for every machine. */
 #include "arch/cortex_m/conv_mve_plan.h"
 
 #ifndef NMP_MVE /* mve.c has it for vectors */

@@ -1,4 +1,4 @@
-/* How Cortex-M's vectors (MVE, "Helium") compute a convolution, by plain numbers: what its kernels and conv_mve_plan.c
+/* Plans of convolutions by Cortex-M's vectors (MVE, "Helium"), in plain numbers: what its kernels and conv_mve_plan.c
  * share.
  */
 #ifndef NMP_ARCH_CORTEX_M_CONV_MVE_PLAN_H
@@ -44,7 +44,7 @@ static inline int nmp_mve_least_shift(const nmp_conv *c) {
   return c->shift - nmp_mve_most(c->exponents, c->exponent_step ? c->out : 1);
 }
 
-/* What a shift to the left has saturated is beyond the range of y with the bias, too. */
+/* True where a sum that a shift to the left has saturated is beyond the range of y with the bias, too. */
 static inline int nmp_mve_stays_out(const nmp_conv *c) {
   const int32_t most = INT32_MAX - INT16_MAX;
   if (c->bias_bits < 32 || nmp_mve_least_shift(c) >= 0) {
@@ -59,7 +59,7 @@ static inline int nmp_mve_stays_out(const nmp_conv *c) {
   return 1;
 }
 
-/* What is not exact in 32 bits is left to the portable kernels: sums that are still too large after their shift, and
+/* Leaves to the portable kernels what is not exact in 32 bits: sums that are still too large after their shift, and
  * biases that bring back what a shift to the left has saturated.
  */
 static inline int nmp_mve_claims(const nmp_conv *c) {

@@ -7,7 +7,7 @@
 
 #define PREPARED 64 /* channels whose shifts and biases are prepared at a time, on the stack */
 
-/* What the loop over pairs of channels keeps in memory, for registers are few. The code knows its offsets. */
+/* State that the loop over pairs of channels keeps in memory, for registers are few. The code knows its offsets. */
 typedef struct walk {
   const void *x0, *x1;
   size_t k, hop;       /* hop: bytes from where the loads of a channel have ended to the channel after the next */

@@ -1,4 +1,4 @@
-/* What Cortex-M's DSP extension does better than the portable kernels: convolutions (conv_dsp.c) and sums of two
+/* Kernels in which Cortex-M's DSP extension beats the portable ones: convolutions (conv_dsp.c) and sums of two
  * tensors. */
 #include "arch/cortex_m/dsp.h"
 #include "base/fixed.h"
@@ -61,7 +61,7 @@ DSP_INLINE void add_halves(int16_t *y, const int16_t *a, const int16_t *b, size_
   }
 }
 
-/* What is not simple: element by element. */
+/* Sums that are not simple, element by element. */
 #define ADD(name, TYPE, LOOP, LOWEST, HIGHEST)                                \
   NMP_ADD(name) {                                                             \
     const TYPE *as = a, *bs = b;                                              \

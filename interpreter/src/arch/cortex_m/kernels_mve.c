@@ -44,7 +44,7 @@
                    [hi] "w"(vdupq_n_s##LANES((int##LANES##_t)how->hi))                                   \
                  : "q0", "q1", "lr", "memory")
 
-/* What the lanes would not hold, or a single operand for a row: one by one. */
+/* Numbers that the lanes would not hold, or a single operand for a row: one by one. */
 static int32_t value(const void *x, size_t i, int wide) {
   return wide ? ((const int16_t *)x)[i] : ((const int8_t *)x)[i];
 }

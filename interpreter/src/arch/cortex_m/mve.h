@@ -1,4 +1,4 @@
-/* What the convolutions of Cortex-M's vectors (MVE, "Helium") share. */
+/* Parts that the convolutions of Cortex-M's vectors (MVE, "Helium") share. */
 #ifndef NMP_ARCH_CORTEX_M_MVE_H
 #define NMP_ARCH_CORTEX_M_MVE_H
 

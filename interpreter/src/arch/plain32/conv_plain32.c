@@ -10,7 +10,7 @@
 
 #define PIXELS NMP_PLAIN32_PIXELS
 
-/* Whether four neighbouring weights that begin at a multiple of four are at most `limit` in all, wherever they are. */
+/* True when any four neighbouring weights that begin at a multiple of four are at most `limit` in all. */
 #define LIGHT(name, W)                                                                               \
   static int name(const W *w, size_t k, int32_t limit) {                                             \
     for (const W *end = w + k / 4 * 4; w < end; w += 4) {                                            \
@@ -42,7 +42,7 @@ static void look_at_weights(const nmp_conv *c, uint8_t *by_fours) {
   }
 }
 
-/* Where the next element of a patch goes. */
+/* Place that the next element of a patch goes to. */
 typedef struct cursor {
   uint8_t *to;
   int second; /* the high half of a word of two int8 factors */

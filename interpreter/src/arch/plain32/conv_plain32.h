@@ -1,4 +1,4 @@
-/* What the convolutions of a plain 32-bit CPU share. */
+/* Parts that the convolutions of a plain 32-bit CPU share. */
 #ifndef NMP_ARCH_PLAIN32_CONV_PLAIN32_H
 #define NMP_ARCH_PLAIN32_CONV_PLAIN32_H
 

@@ -16,7 +16,7 @@
 /* Between steps the loads stay in order: all at once they would not fit the registers. */
 #define IN_ORDER __asm__ volatile("" ::: "memory");
 
-/* Of a channel, for four pixels. int8 x int8: low holds the sums. Else they are -(high * 2^16 + low). */
+/* Sums of a channel, for four pixels. int8 x int8: low holds the sums. Else they are -(high * 2^16 + low). */
 typedef struct sums {
   int32_t low[4], high[4];
 } sums;
@@ -78,7 +78,7 @@ BLOCK_8X8(block_8x8_pairs, 2, STEP_8X8(0, +=) STEP_8X8(1, +=) END_8X8 START_8X8 
 BLOCK_8X8(block_8x8_fours, 1,
           STEP_8X8(0, +=) IN_ORDER STEP_8X8(1, +=) IN_ORDER STEP_8X8(2, +=) IN_ORDER STEP_8X8(3, +=))
 #else
-/* What a group adds to the sums of two pixels and a channel. */
+/* Adds a group's products to the sums of two pixels and a channel. */
 #define PUT_PAIR(t, both, second) both += t, second += (int32_t)(t + OFFSET) >> 16;
 
 #define STEP_8X8(i, SET)                                                                         \

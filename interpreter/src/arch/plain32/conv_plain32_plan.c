@@ -1,4 +1,4 @@
-/* What the convolutions of a plain 32-bit CPU need. Compiled for every machine. */
+/* Needs of the convolutions of a plain 32-bit CPU. Compiled for every machine. */
 #include "arch/plain32/conv_plain32_plan.h"
 
 /* Patches, then flags. */

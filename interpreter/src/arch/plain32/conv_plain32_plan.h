@@ -1,4 +1,4 @@
-/* How a plain 32-bit CPU computes a convolution, by plain numbers: what its kernels and conv_plain32_plan.c share. */
+/* Plans of convolutions by a plain 32-bit CPU, in plain numbers: what its kernels and conv_plain32_plan.c share. */
 #ifndef NMP_ARCH_PLAIN32_CONV_PLAIN32_PLAN_H
 #define NMP_ARCH_PLAIN32_CONV_PLAIN32_PLAN_H
 

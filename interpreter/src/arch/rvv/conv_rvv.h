@@ -1,4 +1,4 @@
-/* What dense and depthwise convolutions with RISC-V's vectors share: what is packed, and how sums end. */
+/* Parts that dense and depthwise convolutions with RISC-V's vectors share: what is packed, and how sums end. */
 #ifndef NMP_ARCH_RVV_CONV_RVV_H
 #define NMP_ARCH_RVV_CONV_RVV_H
 
@@ -12,7 +12,7 @@ typedef struct nmp_rvv_head {
   uint32_t none[3];
 } nmp_rvv_head;
 
-/* What the weights prove: that sums fit 32 bits, whatever x is; or that two products do. */
+/* Proofs that the weights give: that sums fit 32 bits, whatever x is; or that two products do. */
 enum nmp_rvv_sums { NMP_RVV_32, NMP_RVV_PAIRS, NMP_RVV_64 };
 
 static inline const int32_t *nmp_rvv_bias(const nmp_conv *c) {

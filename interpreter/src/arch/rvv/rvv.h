@@ -1,4 +1,4 @@
-/* What the kernels of RISC-V with vectors share. */
+/* Parts that the kernels of RISC-V with vectors share. */
 #ifndef NMP_ARCH_RVV_RVV_H
 #define NMP_ARCH_RVV_RVV_H
 

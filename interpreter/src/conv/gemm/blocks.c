@@ -9,7 +9,7 @@ static const nmp_gemm_blocks *blocks_of(const nmp_padded *padded) {
   return padded->s->exact ? padded->p->exact : padded->p->blocks;
 }
 
-/* How the output pixels of some lines are cut into blocks. The windows of two pixels beside each other, and of two
+/* Blocks that the output pixels of some lines are cut into. The windows of two pixels beside each other, and of two
  * below each other, are so many bytes apart in the padded rows.
  */
 typedef struct block_grid {
@@ -42,7 +42,7 @@ static block_grid block_grid_of(const nmp_padded *padded, size_t lines) {
   return g;
 }
 
-/* What all blocks of a call have in common. */
+/* Facts that all blocks of a call have in common. */
 typedef struct block_call {
   const nmp_padded *padded;
   block_grid grid;

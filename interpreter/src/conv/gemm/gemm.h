@@ -24,7 +24,7 @@
 /* Products of int16 with 9 and 16 bits that fit into int32 for certain, two a k-group. */
 #define NMP_K_GROUPS_MAX 255
 
-/* What precedes the weights of a panel. Lanes without a channel are zero.
+/* Head of a panel, before its weights. Lanes without a channel are zero.
  *
  * fits_int32: for any x the sums of all channels fit into 32 bits together with bias and half a unit of y. They start
  * with these and are shifted at the end, and whatever wraps on the way does not matter. The sums of split planes are
@@ -129,7 +129,7 @@ typedef void nmp_gemm_pack_fn(uint8_t *to, size_t step, const uint8_t *w, size_t
 struct nmp_padded;
 typedef void nmp_gemm_lines_fn(const struct nmp_padded *padded, size_t first, size_t last, size_t lines, uint8_t *y);
 
-/* How x and w are multiplied. */
+/* Way in which x and w are multiplied. */
 typedef struct nmp_gemm_product {
   uint8_t element;  /* bytes of an element in the padded rows */
   uint8_t planes;   /* 1, or 2 split planes */

@@ -38,7 +38,7 @@ static inline size_t nmp_padded_down(const nmp_padded *padded) {
   return padded->s->patch ? padded->s->patch * (size_t)padded->s->h.out : nmp_padded_down_rows(padded);
 }
 
-/* Where the channels of a group begin, of the first output pixel. */
+/* Place where the channels of a group begin, of the first output pixel. */
 static inline const uint8_t *nmp_padded_group(const nmp_padded *padded, size_t group) {
   return padded->s->patch ? padded->patches
                           : padded->bytes + group * (padded->c->in / padded->c->groups) * padded->p->element;

@@ -55,7 +55,7 @@ int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t cha
   return pack_fits(c, p, channel, &w, start, shift);
 }
 
-/* Whether one of n words is so high that its high byte is one more than it has room for. */
+/* True when one of n words is so high that its high byte is one more than it has room for. */
 static int pack_has_highest(const nmp_conv *c, size_t first, size_t n) {
   int found = 0;
   for (size_t i = first; i < first + n; i++) {
@@ -64,8 +64,8 @@ static int pack_has_highest(const nmp_conv *c, size_t first, size_t n) {
   return found;
 }
 
-/* Of each place in k-groups 4 i to 4 i + 3 of n weights: panel->lowest and panel->apart, from bit `bit` on. Products
- * fit together for any x where the magnitudes of their weights do.
+/* Sets panel->lowest and panel->apart, from bit `bit` on, for each place in k-groups 4 i to 4 i + 3 of n weights.
+ * Products fit together for any x where the magnitudes of their weights do.
  */
 static void pack_sums(const nmp_conv *c, const nmp_gemm_product *p, size_t first, size_t n, size_t bit,
                       nmp_gemm_panel *panel) {

@@ -6,7 +6,7 @@
 
 #ifdef NMP_HAS_GEMM
 
-/* Whether the sum of a channel fits into 32 bits whatever x is; and if so its start, modulo 2^32, and its shift. */
+/* True when the sum of a channel fits into 32 bits whatever x is; and if so its start, modulo 2^32, and its shift. */
 int nmp_gemm_fits_int32(const nmp_conv *c, const nmp_gemm_product *p, size_t channel, int32_t *start, int32_t *shift);
 
 /* A segment's weights of some channels, from number `at` of the first one on, as k-groups of `step` bytes. */

@@ -31,7 +31,7 @@ static inline int nmp_is_split_words(const nmp_gemm_product *p) {
   return p->element == NMP_SPLIT_WORDS_ELEMENT;
 }
 
-/* Whether this is a convolution for them: pixels are whole k-groups, S fits into 47 bits, and there are several pixels:
+/* True of a convolution for them: pixels are whole k-groups, S fits into 47 bits, and there are several pixels:
  * one is done as soon as its weights are read, which are less without their high bytes.
  */
 int nmp_split_words_claim(const nmp_conv *c);

@@ -4,7 +4,7 @@
 #include "core/fuse/fuse_concat.h"
 #include "core/fuse/fuse_rows.h"
 
-/* What begins with this op, with its place in the arena. */
+/* Fused ops that begin with this one, with their place in the arena. */
 static nmp_fused fused_at(const nmp_model *m, uint32_t op, uint64_t *budget) {
   nmp_fused fused = nmp_fuse_concat(m, op, budget);
   if (fused.count == 1) {

@@ -20,7 +20,7 @@ static int touches(const nmp_op *op, const nmp_tensor *y) {
   return nmp_share_bytes(&op->in[0], y) || nmp_share_bytes(&op->out[0], y);
 }
 
-/* Which input of the concatenation a tensor is; its count for none, or for one that comes twice. */
+/* Number of the input of the concatenation that a tensor is; its count for none, or for one that comes twice. */
 static uint32_t input_of(const nmp_model *m, uint32_t concat, uint32_t tensor) {
   const fb_vector inputs = fb_op_inputs(fb_element(m->ops, concat));
   uint32_t found = inputs.count, times = 0;

@@ -6,7 +6,7 @@
 
 #include "core/steps.h"
 
-/* What begins with this op of a verified model, but for its place in the arena: convolutions right before a
+/* Fused ops that begin with this one of a verified model, but for their place in the arena: convolutions right before a
  * concatenation that alone reads what they make, with it. Nothing that they read or write may lie where its result
  * does.
  */

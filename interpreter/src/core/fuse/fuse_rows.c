@@ -101,7 +101,7 @@ static const nmp_tensor *result_of(const nmp_step *first) {
   return &first[first->fused.count - 1].op.out[0];
 }
 
-/* Where the result is written: to its place, or behind the scratch of all workers. */
+/* Place that the result is written to: its own, or behind the scratch of all workers. */
 static uint8_t *place_of(const nmp_step *first) {
   const nmp_fused *fused = &first->fused;
   const size_t copy = fused->by_rows.copy;
@@ -126,7 +126,7 @@ static void fuse_rows_run(const nmp_step *first) {
   }
 }
 
-/* What the ops need. */
+/* Needs of the ops. */
 typedef struct needs {
   size_t between, scratch; /* bytes: of a row; of a kernel */
   size_t tasks;
@@ -137,7 +137,7 @@ static void add_conv(needs *n, const nmp_conv_call *call) {
   n->tasks = nmp_max(n->tasks, call->tasks);
 }
 
-/* How the rows are divided. */
+/* Divides the rows. */
 static nmp_fused divide(size_t rows, size_t copy, const needs *n, const nmp_options *threads) {
   const size_t most = BETWEEN / n->between;
   nmp_fused fused = {.run = fuse_rows_run};

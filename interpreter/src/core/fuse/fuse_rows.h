@@ -10,7 +10,7 @@
 
 #include "core/steps.h"
 
-/* What begins with this op of a verified model, but for its place in the arena. */
+/* Fused ops that begin with this one of a verified model, but for their place in the arena. */
 nmp_fused nmp_fuse_rows(const nmp_model *m, uint32_t op, uint64_t *budget);
 
 #endif

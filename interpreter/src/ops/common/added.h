@@ -1,4 +1,4 @@
-/* How a convolution adds the other operand r of a residual sum, its first input: r and y are int8 on one grid, so
+/* Convolutions that add the other operand r of a residual sum, their first input: r and y are int8 on one grid, so
  * rsh(sum + r * 2^s, s) is rsh(sum, s) + r. A kernel that `adds` finds r in y. On PCs, where kernels do not, it makes
  * int16, whose saturation does not show behind that of int8, and the sum follows.
  */

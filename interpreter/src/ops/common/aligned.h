@@ -1,5 +1,5 @@
-/* What add, sub, minimum and maximum share: y = sat(rsh(f(a * 2^(e_a - m), b * 2^(e_b - m)), e_y - m)), m = min(e_a,
- * e_b); numpy broadcasting.
+/* Arithmetic that add, sub, minimum and maximum share: y = sat(rsh(f(a * 2^(e_a - m), b * 2^(e_b - m)), e_y - m)), m =
+ * min(e_a, e_b); numpy broadcasting.
  */
 #ifndef NMP_OPS_COMMON_ALIGNED_H
 #define NMP_OPS_COMMON_ALIGNED_H

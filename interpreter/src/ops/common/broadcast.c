@@ -108,7 +108,7 @@ static void run_repeated(const nmp_op *op, const void *how, size_t first, size_t
   }
 }
 
-/* Whether it was done. */
+/* True when it was done. */
 static int broadcast_repeated(const nmp_op *op, const axes *m, nmp_add_fn *kernel, const nmp_binary *how) {
   repeated r = {.kernel = kernel, .how = how, .which = is_short(m, m->b, m->a) ? 1 : 0, .period = m->size[0]};
   const size_t bytes = m->size[0] * nmp_bytes(&op->in[r.which]);
@@ -136,7 +136,7 @@ typedef struct joined {
   int is_copied[2];
 } joined;
 
-/* Where a row begins in an operand. */
+/* Place where a row begins in an operand. */
 typedef struct place {
   size_t at, digits[NMP_RANK_MAX + 1];
 } place;
@@ -214,7 +214,7 @@ static int lies_as_output(const axes *m, const size_t *strides) {
   return 1;
 }
 
-/* Whether it was done. */
+/* True when it was done. */
 static int broadcast_joined(const nmp_op *op, const axes *m, nmp_add_fn *kernel, nmp_binary *how) {
   if (m->count == 1 || m->size[0] > SHORT) {
     return 0;

@@ -1,4 +1,4 @@
-/* What the checks of ops have in common. The numbers come from an untrusted file. */
+/* Parts that the checks of ops have in common. The numbers come from an untrusted file. */
 #ifndef NMP_OPS_COMMON_CHECK_H
 #define NMP_OPS_COMMON_CHECK_H
 

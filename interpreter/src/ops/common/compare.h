@@ -1,5 +1,5 @@
-/* What greater and equal share: y = sat(2^-e_y) where a * 2^(e_a - m) and b * 2^(e_b - m) compare, else sat(0), m =
- * min(e_a, e_b); numpy broadcasting.
+/* Arithmetic that greater and equal share: y = sat(2^-e_y) where a * 2^(e_a - m) and b * 2^(e_b - m) compare, else
+ * sat(0), m = min(e_a, e_b); numpy broadcasting.
  */
 #ifndef NMP_OPS_COMMON_COMPARE_H
 #define NMP_OPS_COMMON_COMPARE_H

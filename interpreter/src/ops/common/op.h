@@ -1,4 +1,4 @@
-/* What an op is in C: a row of functions over plain tensors. Ops never see flatbuffers, kernels never see ops.
+/* Ops in C: a row of functions over plain tensors. Ops never see flatbuffers, kernels never see ops.
  *
  * core/decode.c turns an op of the file into an nmp_op: pointers into the file and the arena, and plain numbers.
  */
@@ -71,7 +71,7 @@ struct nmp_op_type {
   uint8_t by_rows; /* a row of out (shape[1]) needs that row of the inputs alone, or all of one that has no rows */
   /* The byte of out at which input k may lie, so that it is there already; -1: nowhere. NULL: no input may. */
   int64_t (*place)(const nmp_op *op, uint32_t k);
-  /* Whether out may share bytes with in[0] as they lie; scratch and run see to it by their offsets. NULL: never. */
+  /* True when out may share bytes with in[0] as they lie; scratch and run see to it by their offsets. NULL: never. */
   int (*overlap)(const nmp_op *op);
   uint64_t (*work)(const nmp_op *op); /* bound of the steps of a run; NULL: the elements of inputs and output */
 };

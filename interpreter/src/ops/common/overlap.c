@@ -143,7 +143,7 @@ int nmp_overlap_packs(const nmp_conv *c) {
   return found;
 }
 
-/* Of a plan that is right. */
+/* Scratch of a plan that is right. */
 static size_t overlap_scratch(const nmp_conv *c) {
   lines l;
   size_t most = 0;

@@ -8,7 +8,7 @@
 
 int nmp_overlap_legal(const nmp_conv *c);
 
-/* Whether a kernel packs the weights of the convolution or of one of its bands. It may have laid out all of the
+/* True when a kernel packs the weights of the convolution or of one of its bands. It may have laid out all of the
  * convolution with them, so that it cannot be run band by band: it gets a copy of the input.
  */
 int nmp_overlap_packs(const nmp_conv *c);

@@ -1,4 +1,4 @@
-/* What average and max pooling share: windows over H and W of [N,H,W,C]. */
+/* Parts that average and max pooling share: windows over H and W of [N,H,W,C]. */
 #ifndef NMP_OPS_COMMON_POOL_H
 #define NMP_OPS_COMMON_POOL_H
 

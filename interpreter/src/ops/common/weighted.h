@@ -1,4 +1,4 @@
-/* What ops with weights have in common: the checks of weights and biases, and how a convolution is run. */
+/* Parts that ops with weights have in common: the checks of weights and biases, and how a convolution is run. */
 #ifndef NMP_OPS_COMMON_WEIGHTED_H
 #define NMP_OPS_COMMON_WEIGHTED_H
 
@@ -8,7 +8,7 @@
 /* Inputs x, w, b: w is constant with `out` channels of k products, b its biases; all shifts are legal, all sums fit. */
 nmp_rule nmp_check_weights(const nmp_op *op, int64_t out, int64_t k);
 
-/* What follows from the tensors x, w, b, y; the axes, images and groups are the caller's. */
+/* Fills in what follows from the tensors x, w, b, y; the axes, images and groups are the caller's. */
 void nmp_conv_fill(nmp_conv *c, const nmp_op *op);
 
 /* This build has a kernel for it; after nmp_check_weights. */
@@ -42,7 +42,7 @@ typedef struct nmp_conv_call {
 #if NMP_KEEP_STEPS
 nmp_conv_call nmp_conv_decide(const nmp_op *op);
 
-/* How many tasks its threads are worth. */
+/* Number of tasks that its threads are worth. */
 size_t nmp_conv_tasks(const nmp_op *op, const nmp_conv_call *call);
 
 /* Bytes of weights in the order of the kernel. */

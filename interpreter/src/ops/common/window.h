@@ -1,4 +1,4 @@
-/* What convolution and pooling check of their windows. */
+/* Checks of the windows of convolutions and pooling. */
 #ifndef NMP_OPS_COMMON_WINDOW_H
 #define NMP_OPS_COMMON_WINDOW_H
 

@@ -1,4 +1,4 @@
-/* What the firmware needs of a C library, for a compiler that has these functions but not their header. */
+/* Parts of a C library that the firmware needs, for a compiler that has these functions but not their header. */
 #ifndef NMP_LIBC_STRING_H
 #define NMP_LIBC_STRING_H
 
