@@ -269,7 +269,7 @@ struct Counts {
 };
 
 /* Points that stand for what was counted, see calib/histogram.py: returns how many, and writes them where x is not
- * null. A bin that ends within are cut by is two. */
+ * null. A bin that the reach ends in is two. */
 INTO size_t points(const Counts &of, double step, double reach, double *x, double *weight) {
   const double first = of.half - reach / of.width, last = of.half + reach / of.width;
   size_t total = 0;
@@ -301,7 +301,8 @@ struct Block {
   double bias_step, lo, hi;
 };
 
-/* w, goal: rows of columns. shares: [columns, columns]. q, errors: [end - start]. Column 0 is the bias, without limits. */
+/* w, goal: rows of columns. shares: [columns, columns]. q, errors: [end - start]. Column 0 is the bias, without
+ * limits. */
 INTO void round_row(const Block &at, const double *w, double *goal, const double *shares, double step, double *q,
                     double *errors) {
   for (size_t j = at.start; j < at.end; j++) {

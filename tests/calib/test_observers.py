@@ -72,6 +72,11 @@ def test_points_stand_for_what_was_counted(reach: float) -> None:
     assert np.diff(near).max() <= 2.0**-12 / PER_STEP * (1 + 1e-9) or reach == 1e-3
 
 
+def test_zeros_alone_are_one_point() -> None:
+    points, weight = Histogram.of(np.zeros(7, np.float32), 0.0).points(0.5, 2.0)
+    assert (points.tolist(), weight.tolist()) == ([0.0], [7.0])
+
+
 @pytest.mark.parametrize("peak", [1.0, 1e3, 1e9])
 def test_the_number_of_points_does_not_grow_with_the_range(peak: float) -> None:
     """Steps of 1/1000 up to 1, and values up to the peak."""
