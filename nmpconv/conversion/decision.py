@@ -21,6 +21,7 @@ from nmpconv.data.samples import spread
 from nmpconv.errors import UsageError
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
+from nmpconv.ops import OPS
 from nmpconv.passes import stream
 from nmpconv.passes.quantize import drop_channels, recurrent_states
 from nmpconv.passes.quantize.balance import fewest_bits, has_long_streams
@@ -212,9 +213,9 @@ def one_step(graph: Graph, options: Options, trace: Trace) -> Graph:
 
 
 def _recipes(options: Options, fitter: Fitter) -> list[Recipe]:
-    """The candidates. With 16 bits throughout, a finer grid is never worse; without images, only statistics speak. With
-    --fast there is one, of scalar equalization and nearest rounding where nothing else is asked for. Long residual
-    streams of int8 are filled more evenly by one recipe more.
+    """The candidates. With 16 bits throughout, a finer grid is never worse, but where factors of spectra come with it;
+    without images, only statistics speak. With --fast there is one, of scalar equalization and nearest rounding where
+    nothing else is asked for. Long residual streams of int8 are filled more evenly by one recipe more.
 
     UsageError for options that need images where there are none.
     """
@@ -222,7 +223,8 @@ def _recipes(options: Options, fitter: Fitter) -> list[Recipe]:
     for name, asked in (("equalize", "vector"), ("equalize", "streams"), ("rounding", "gptq")):
         if not images and getattr(options, name) == asked:
             raise UsageError(f"{name} {asked} needs images, ranges are not enough", hint="give --data SOURCE, too")
-    modes = ["scalar", "vector"] if options.bits == "16" else ["none", "scalar", "vector"]
+    spectra = any(OPS[node.op].absorbs for node in fitter.graph.nodes)
+    modes = ["none", "scalar", "vector"] if options.bits != "16" or spectra else ["scalar", "vector"]
     roundings = [False] if options.bits == "16" else [False, True]
     if options.fast:
         modes, roundings = ["scalar"], [False]

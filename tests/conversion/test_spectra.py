@@ -102,6 +102,12 @@ def stacked_octaves(net: Net) -> str:
     return net.add("Conv", net.add("Unsqueeze", shares, net.const([1])), net.const(kernel))
 
 
+def layered(net: Net) -> str:
+    """Two layers without a spectrum."""
+    y = net.add("Relu", net.add("Conv", "x", net.weights(4, 1, 5, spread=0.4)))
+    return net.add("Conv", y, net.weights(2, 4, 5, spread=0.3))
+
+
 LEAST_DB = {  # at 8 and 16 bits
     band_energies: (35.0, 49.4),
     band_magnitudes: (24.0, 26.0),
@@ -124,3 +130,14 @@ def test_quiet_beside_loud(block: Callable[[Net], str], tmp_path: Path) -> None:
         got = np.stack([model.run_float(x[np.newaxis])[0] for x in unseen]).reshape(wanted.shape)
         assert sqnr_db(wanted, got) >= least
         assert got.min() >= wanted.min() - 0.1 * abs(wanted.min())
+
+
+def test_factors_of_spectra_have_to_win_at_16_bits(tmp_path: Path) -> None:
+    """Both scalar and vector equalization move them, so a recipe without them competes."""
+    spectrum, plain = Net((1, 1, LENGTH)), Net((1, 1, LENGTH))
+    spectrum.save(tmp_path / "spectrum.onnx", compressed(spectrum))
+    plain.save(tmp_path / "plain.onnx", layered(plain))
+    for name, wanted in (("spectrum", True), ("plain", False)):
+        notes = nmpconv.convert(tmp_path / f"{name}.onnx", recordings(24, 1), bits="16").report.notes
+        assert any(note.startswith("equalize none") for note in notes) == wanted
+        assert any(note.startswith("equalize scalar") for note in notes)
