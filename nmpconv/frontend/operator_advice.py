@@ -28,6 +28,9 @@ _EXPORTED = (
     "WordConvEmbedding",
 )
 
+_BY_NAME = {
+    "ai.onnx.ml.Imputer": "a model without it, and missing numbers filled in before: integers have no NaN",
+}
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")  # of TensorFlow's functions, in tf2onnx's files
 
 
@@ -46,4 +49,5 @@ def unknown(node: onnx.NodeProto) -> tuple[str, str]:
         return "nmpconv has no such op", "the float model: nmpconv quantizes weights itself"
     if node.domain == "com.microsoft" and node.op_type in _EXPORTED:
         return "nmpconv has no such op", ""
-    return "nmpconv has no such op", _HINTS.get(node.domain, f"ONNX's own operators in place of those of {node.domain}")
+    advice = _BY_NAME.get(f"{node.domain}.{node.op_type}") or _HINTS.get(node.domain)
+    return "nmpconv has no such op", advice or f"ONNX's own operators in place of those of {node.domain}"

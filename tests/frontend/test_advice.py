@@ -44,6 +44,12 @@ OPERATORS = [
         "nmpconv has no such op",
         "an export with QuantizeLinear, Clip and DequantizeLinear (Brevitas: export_onnx_qcdq)",
     ),
+    (
+        "Imputer",
+        "ai.onnx.ml",
+        "nmpconv has no such op",
+        "a model without it, and missing numbers filled in before: integers have no NaN",
+    ),
     ("Thing", "my.ops", "nmpconv has no such op", "ONNX's own operators in place of those of my.ops"),
 ]
 
