@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,7 @@ from nmpconv.passes.quantize.overrides import NOTHING, Choices
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
+DRAWN_MAX = 1 << 22  # elements of the inputs that are drawn where there are no images, but for one of each
 GUARD_IMAGES = 4  # that an equalized float model is compared with the original on
 HELD_OUT = 6  # images that are enough to hold a third of them out
 
@@ -373,11 +375,12 @@ class Fitter:
         return {name: s.within(*limits[name]) if name in limits else s for name, s in stats.items()}
 
     def _drawn(self) -> Feeds:
-        """Seeded inputs within the known ranges, where there are no images."""
+        """Seeded inputs within the known ranges, where there are no images: fewer of large ones."""
         rng, ends = np.random.default_rng(0), {name: self.stats[name] for name in self.graph.inputs}
         shapes = {name: self.graph[name].shape for name in ends}
-        draw = {name: rng.uniform(s.min, s.max, (GUARD_IMAGES, *shapes[name])) for name, s in ends.items()}
-        return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(GUARD_IMAGES)]
+        count = min(GUARD_IMAGES, max(DRAWN_MAX // max(sum(map(math.prod, shapes.values())), 1), 1))
+        draw = {name: rng.uniform(s.min, s.max, (count, *shapes[name])) for name, s in ends.items()}
+        return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(count)]
 
     def _changed(self, mode: str, equalized: Graph, with_offsets: Graph) -> str:
         """Returns how origins change the function, "" where they do not. Raises Unequal where the equalization does.
@@ -391,13 +394,15 @@ class Fitter:
                 reason = error.message
             else:
                 return ""
-        self._guard(f"equalization ({mode})", equalized, images if len(images) else self._drawn())
+        self._guard(f"equalization ({mode})", equalized, images)
         return reason
 
     def _guard(self, what: str, graph: Graph, images: Feeds) -> None:
-        """Raises Unequal where a graph is another function than the float graph. images: the same for all graphs."""
+        """Raises Unequal where a graph is another function than the float graph. images: the same for all graphs, or
+        none, and some are drawn."""
         if graph is self.graph:
             return
+        images = images if len(images) else self._drawn()
         names = heads(self.graph)
         model = partial(to_onnx, self.graph, names)
         known = self._memo("guard", (), lambda: Known(model, names, images))

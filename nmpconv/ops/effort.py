@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -21,16 +23,21 @@ class Axis:
     @property
     def inside(self) -> int:
         """Taps that are no padding, of all places of the window."""
-        return sum(self._inside(place) for place in range(self.out))
+        first = np.arange(self.kernel) * self.dilation - self.before  # of each tap, at the first place
+        return int(self._places(first, first).sum())
 
     @property
     def whole(self) -> int:
         """Places of the window without padding."""
-        return sum(self._inside(place) == self.kernel for place in range(self.out))
+        first = np.array(-self.before)
+        return int(self._places(first, first + (self.kernel - 1) * self.dilation))
 
-    def _inside(self, place: int) -> int:
-        first = place * self.stride - self.before
-        return sum(0 <= first + tap * self.dilation < self.size for tap in range(self.kernel))
+    def _places(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Numbers of places where the first element, at the first place, is not before the input, nor the last one
+        behind it."""
+        begin = np.maximum(-(first // self.stride), 0)
+        end = np.minimum((self.size - 1 - last) // self.stride + 1, self.out)
+        return np.maximum(end - begin, 0)
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,21 @@ def test_what_a_recipe_is_prepared_on_does_not_depend_on_what_was_tried_before(n
         assert (tried_first.stats[name].mean, tried_first.stats[name].room) == (stats.mean, stats.room)
 
 
+def test_large_inputs_are_drawn_once_and_only_for_a_comparison(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without images, an equalized graph is compared on seeded ones: fewer where they are large."""
+    without = Fitter(net, observed(net, feeds(net, 6)), in_bits(net, 8, x=16, y=16), Method(), Rounding(), [])
+    drawn, real = [], Fitter._drawn
+    monkeypatch.setattr(Fitter, "_drawn", lambda self: drawn.append(real(self)) or drawn[-1])
+    without.prepare("none", [], Trace())
+    assert not drawn
+    without.prepare("scalar", [], Trace())
+    assert [len(part) for part in drawn] == [quantizer.GUARD_IMAGES]
+    monkeypatch.setattr(quantizer, "DRAWN_MAX", 2 * net["x"].size)
+    assert len(real(without)) == 2
+    monkeypatch.setattr(quantizer, "DRAWN_MAX", 1)
+    assert len(real(without)) == 1
+
+
 def test_an_error_comes_back_from_a_process() -> None:
     error = pickle.loads(pickle.dumps(Unequal("it changes", where="here")))
     assert (error.message, error.where) == ("it changes", "here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -54,3 +55,20 @@ def test_a_tensor_without_dimensions() -> None:
         net.op(op, " ".join(["x"] * times), "y")
         y = intervals.run(net.graph("y"))["y"]
         assert (y.lo.tolist(), y.hi.tolist()) == ([-7 * times], [9 * times])
+
+
+def test_memory_does_not_grow_with_places() -> None:
+    """A table, a sum with itself and one with a constant of two rows, over a million places, take less than 100 kB."""
+    net = Net(grid=grid(8, E))
+    net.input("x", 2, 1 << 19, 3, quant=grid(8, E, lo=-7, hi=9))
+    net.const("k", np.array([[[1, 2, 3]], [[4, 5, 6]]]), grid(16, E))
+    net.op("requantize", "x", "r")
+    net.op("add", "r r", "s")
+    net.op("add", "s k", "y")
+    graph = net.graph("y")
+    tracemalloc.start()
+    y = intervals.run(graph)["y"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+    assert (y.lo.tolist(), y.hi.tolist()) == ([-13, -12, -11], [22, 23, 24])

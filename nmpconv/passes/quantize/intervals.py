@@ -2,14 +2,16 @@
 
 Interval arithmetic. Channels are the last axis.
 
-1. The ops' own references at the corners where the extremes are (`Op.corners`).
+1. The ops' own references at the corners where the extremes are (`Op.corners`). Elementwise ops are alike along the
+   other axes, but for those of constants: one place of these tells all.
 2. Sums of products have each factor at the bound that its weight's sign asks for; padding is one of the factors.
 3. Anything else: the output's clip range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -61,16 +63,31 @@ def of_grid(value: Value) -> Interval:
 
 def _reference(graph: Graph, node: Node, intervals: Mapping[str, Interval], corner: Sequence[int]) -> np.ndarray:
     """Runs the op on each input's bound number 0 (lo) or 1 (hi): int64 [elements / C, C]."""
-    inputs = []
+    inputs, out = [], graph[node.outputs[0]]
+    alike = _alike(graph, node)
     for value, side in zip(graph.ins(node), corner, strict=True):
         quant = quant_of(value)
         q = value.data
         if q is None:
             bound = intervals[value.name][side]
-            q = np.broadcast_to(bound if value.shape else bound[0], value.shape)
+            q = np.broadcast_to(bound if value.shape else bound[0], _places(value.shape, alike))
         inputs.append(QArray(np.array(q, quant.dtype, order="C"), quant))
-    (y,) = OPS[node.op].reference(node.params, inputs, graph.outs(node))
+    (y,) = OPS[node.op].reference(node.params, inputs, [replace(out, shape=_places(out.shape, alike))])
     return y.astype(np.int64).reshape(-1, y.shape[-1] if y.ndim else 1)
+
+
+def _alike(graph: Graph, node: Node) -> frozenset[int]:
+    """Axes of an elementwise op, -2 and below, along which no constant differs."""
+    if not OPS[node.op].elementwise:
+        return frozenset()
+    constants = [value.shape for value in graph.ins(node) if value.is_const]
+    axes = range(-len(graph[node.outputs[0]].shape), -1)
+    return frozenset(axis for axis in axes if all(-axis > len(shape) or shape[axis] == 1 for shape in constants))
+
+
+def _places(shape: Sequence[int], alike: Collection[int]) -> tuple[int, ...]:
+    """The shape with one place along these axes."""
+    return tuple(1 if i - len(shape) in alike else size for i, size in enumerate(shape))
 
 
 def _weighted(graph: Graph, node: Node, x: Interval) -> Interval:
