@@ -112,14 +112,14 @@ def test_counts_of_a_depthwise_convolution() -> None:
         ("cortex-m0plus", 12, 64, 3, 2, 298227),
         ("cortex-m3", 12, 64, 3, 2, 182399),
         ("rv32", 12, 64, 3, 2, 178391),
-        ("cortex-m4", 20, 3, 5, 1, 323901),
-        ("cortex-m4", 24, 3, 3, 1, 287192),
+        ("cortex-m4", 20, 3, 5, 1, 305764),
+        ("cortex-m4", 24, 3, 3, 1, 249902),
     ],
 )
 def test_estimates_of_depthwise_layers(
     target: str, size: int, channels: int, kernel: int, stride: int, instructions: int
 ) -> None:
-    """Stride 2, and few channels, which a Cortex-M4 takes one by one: near what QEMU counted on 2026-11-27."""
+    """Stride 2, and few channels, which a Cortex-M4 takes one by one: near what QEMU counted (the M4 on 2026-11-28)."""
     pads = dict.fromkeys(PADDED, kernel // 2)
     strides, weights = {"stride_h": stride, "stride_w": stride}, (channels, kernel, kernel, 1)
     data = convolution(8, 8, (1, size, size, channels), weights, groups=channels, **strides, **pads)
