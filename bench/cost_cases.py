@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from nmpconv.ir import Graph
 from nmpconv.ops import OPS
 from nmpconv.ops.case import Operand, fed, grid, single
 from nmpconv.ops.sum_lookup import SumLookup, SumLookupParams
+from nmpconv.runtime.costs import FEW
 
 OPSET = 17
 # Channels in and out, size of the kernel, height and width of the input, and what else a Conv says.
@@ -293,7 +295,10 @@ def sums() -> Graph:
 
 
 def added() -> Graph:
-    """Dense convolutions of one group, each with the other operand of a sum; half of them have light weights."""
+    """Dense convolutions of one group, each with the other operand of a sum; half of them have light weights.
+
+    None has so few pixels that kernels take them one by one: there is no row for that.
+    """
     graphs, op, conv, noise = [], OPS["conv_add"], OPS["conv2d"], np.random.default_rng(0)
     shapes = [shape for shape in DENSE if "group" not in shape[5] and shape[3] * shape[4] > 1]
     for i, (c, o, k, h, w, attributes) in enumerate(shapes):
@@ -304,6 +309,8 @@ def added() -> Graph:
         most = (127, 31)[i // 3 % 2]
         weights = Operand(noise.integers(-most, most + 1, (o, k, k, c)), grid(8, 0), const=True)
         y = single(conv, "y", params, [x, weights, bias], grid(8, 9)).graph["y"].shape
+        if prod(y[:-1]) < max(FEW.values()):
+            continue
         clips = ({}, {"lo": 0}, {"lo": -100, "hi": 100})[i % 3]
         operands = [fed(f"{i}r", y, 8, 9), x, weights, bias]
         graphs.append(single(op, op.name, params, operands, grid(8, 9, **clips)).graph)
