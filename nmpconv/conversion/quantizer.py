@@ -49,7 +49,7 @@ from nmpconv.passes.quantize.overrides import NOTHING, Choices
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
-DRAWN_MAX = 1 << 22  # elements of the inputs that are drawn where there are no images, but for one of each
+DRAWN_ELEMENTS = 1 << 22  # elements of the inputs that are drawn where there are no images, but for one of each
 GUARD_IMAGES = 4  # that an equalized float model is compared with the original on
 HELD_OUT = 6  # images that are enough to hold a third of them out
 
@@ -378,7 +378,7 @@ class Fitter:
         """Seeded inputs within the known ranges, where there are no images: fewer of large ones."""
         rng, ends = np.random.default_rng(0), {name: self.stats[name] for name in self.graph.inputs}
         shapes = {name: self.graph[name].shape for name in ends}
-        count = min(GUARD_IMAGES, max(DRAWN_MAX // max(sum(map(math.prod, shapes.values())), 1), 1))
+        count = min(GUARD_IMAGES, max(DRAWN_ELEMENTS // max(sum(map(math.prod, shapes.values())), 1), 1))
         draw = {name: rng.uniform(s.min, s.max, (count, *shapes[name])) for name, s in ends.items()}
         return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(count)]
 

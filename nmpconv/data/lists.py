@@ -1,4 +1,4 @@
-"""Lists of files with or without labels: .csv with a header or without, and .txt with one a line."""
+"""Lists of files with or without labels: .csv with a header or without, .txt with one a line, and .json."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nmpconv.base.files import read_lines
+from nmpconv.data import json_labels
 from nmpconv.data.audio import SUFFIX as SOUND
 from nmpconv.data.columns import FILES, LISTED, OF_LISTS, class_number, place_of
 from nmpconv.errors import InputError
@@ -42,6 +43,12 @@ def of_csv(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[in
     """The files that a list names, and their labels."""
     entries, labels = parsed(read_lines(path, "list of files"), str(path), classes, path.parent)
     return _resolve(path, entries), labels
+
+
+def of_json(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[int] | None]:
+    """The files that a JSON names, and their labels."""
+    entries, labels = json_labels.parsed(path, classes)
+    return _resolve(path, entries, "entry"), labels
 
 
 def parsed(
@@ -92,12 +99,12 @@ def of_text(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[i
     return _resolve(path, entries), None
 
 
-def _resolve(path: Path, entries: list[tuple[int, str]]) -> list[Path]:
-    """The files that a list names, relative to it; all dead and unusable ones are named by line."""
+def _resolve(path: Path, entries: list[tuple[int, str]], place: str = "line") -> list[Path]:
+    """The files that a list names, relative to it; all dead and unusable ones are named by their place."""
     if not entries:
         raise InputError("the list names no files", where=str(path))
     resolved = [(line, name, located(path.parent, name)) for line, name in entries]
-    dead = [f"line {line}: {name}" for line, name, file in resolved if not _is_file(file)]
+    dead = [f"{place} {line}: {name}" for line, name, file in resolved if not _is_file(file)]
     if dead:
         more = f" and {len(dead) - LISTED} more" if len(dead) > LISTED else ""
         raise InputError(

@@ -144,15 +144,15 @@ def open_samples(
 ) -> Samples:
     """Open a source of samples for a model input of ONNX ``shape`` (batch 1).
 
-    data: an iterable (see `nmpconv.data.in_memory`), an array (one sample or a stack [n, ...]), or a path: a folder of
-    images, .npy, .wav files or tables of numbers (and one level of folders in it, and maybe `labels.csv`), a .zip or
-    .tar of the same but sound, a .csv or .txt list of files with or without labels (`nmpconv.data.lists`), a .csv of
-    numbers (`nmpconv.data.tables`), one image, a .wav, a .npy (one sample or a stack [n, ...]), or a file of arrays by
-    name (`nmpconv.data.containers`). uint8 arrays [H,W,C] or [H,W] are images when ``preprocess`` is given; all other
-    arrays are the model's input as they are. Images without ``preprocess`` get the defaults. max_pixels: see
-    `images.load`. limit: most samples that are taken of an iterable. ears: what makes arrays of .wav files. classes:
-    names of the model's classes, which labels may have instead of numbers. scores: number of classes, 0 where the model
-    has none.
+    data: an iterable (see `nmpconv.data.in_memory`), an array (one sample or a stack [n, ...]), or a path: a folder
+    of images, .npy, .wav files or tables of numbers (and one level of folders in it, and maybe `labels.csv`), a
+    .zip or .tar of the same but sound, a .csv, .txt or .json list of files with or without labels
+    (`nmpconv.data.lists`), a .csv of numbers (`nmpconv.data.tables`), one image, a .wav, a .npy (one sample or a
+    stack [n, ...]), or a file of arrays by name (`nmpconv.data.containers`). uint8 arrays [H,W,C] or [H,W] are
+    images when ``preprocess`` is given; all other arrays are the model's input as they are. Images without
+    ``preprocess`` get the defaults. max_pixels: see `images.load`. limit: most samples that are taken of an
+    iterable. ears: what makes arrays of .wav files. classes: names of the model's classes, which labels may have
+    instead of numbers. scores: number of classes, 0 where the model has none.
     InputError: nothing there, nothing usable, or of another shape.
     """
     shape = tuple(shape)

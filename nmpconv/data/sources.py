@@ -172,6 +172,8 @@ def open_source(
         return _samples(*lists.of_csv(path, classes), ears, shape, cut, classes)
     if suffix in (".txt", ".lst"):
         return _samples(*lists.of_text(path, classes), ears, shape, cut, classes)
+    if suffix == ".json":
+        return _samples(*lists.of_json(path, classes), ears, shape, cut, classes)
     if archives.is_archive(path):
         return _archive(path, shape, cut, classes, scores)
     if suffix in containers.TORCH:
@@ -186,7 +188,7 @@ def open_source(
         return Items([path]) if is_one(array, shape) else _stack(path, array)
     if suffix in SUFFIXES or suffix == SOUND:
         return Items([path], ears=ears)
-    kinds = (*tables.SUFFIXES, ".txt", ".npy", *containers.SUFFIXES, *archives.ZIP, ".tar", SOUND)
+    kinds = (*tables.SUFFIXES, ".txt", ".json", ".npy", *containers.SUFFIXES, *archives.ZIP, ".tar", SOUND)
     allowed = f"a folder, {', '.join(kinds)}"
     raise InputError(
         f"a file of type {suffix or '(none)'}",
@@ -204,6 +206,8 @@ def files_of(path: Path) -> list[Path]:
     suffix = path.suffix.lower()
     if suffix in (".txt", ".lst"):
         return [path, *lists.of_text(path)[0]]
+    if suffix == ".json":
+        return [path, *lists.of_json(path)[0]]
     if suffix in tables.SUFFIXES and not lists.is_table(path, read_lines(path, "list of files or table of numbers")):
         return [path, *lists.of_csv(path)[0]]
     return [path]

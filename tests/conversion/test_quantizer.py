@@ -225,9 +225,9 @@ def test_large_inputs_are_drawn_once_and_only_for_a_comparison(net: Graph, monke
     assert not drawn
     without.prepare("scalar", [], Trace())
     assert [len(part) for part in drawn] == [quantizer.GUARD_IMAGES]
-    monkeypatch.setattr(quantizer, "DRAWN_MAX", 2 * net["x"].size)
+    monkeypatch.setattr(quantizer, "DRAWN_ELEMENTS", 2 * net["x"].size)
     assert len(real(without)) == 2
-    monkeypatch.setattr(quantizer, "DRAWN_MAX", 1)
+    monkeypatch.setattr(quantizer, "DRAWN_ELEMENTS", 1)
     assert len(real(without)) == 1
 
 
