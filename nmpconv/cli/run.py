@@ -103,6 +103,7 @@ def command(
     if path is not None:
         shared_flags.write(path, _npz(net, results, raw))
     ranges = joined(input_range for feed in feeds for input_range in feed.ranges.values())
+    warnings += dict.fromkeys(text for feed in feeds for text in feed.remarks)
     warnings += [text for input_range in ranges for text in input_range.warnings]
     rows = [_found(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
     if json:

@@ -147,10 +147,14 @@ class Feed:
         return rows
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks on the samples."""
+        return tuple(dict.fromkeys(text for samples in self._samples.values() for text in samples.remarks))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Remarks on the samples, and inputs that are fed with another range than the file's."""
-        remarks = dict.fromkeys(text for samples in self._samples.values() for text in samples.remarks)
-        return (*remarks, *(text for input_range in self.ranges.values() for text in input_range.warnings))
+        return (*self.remarks, *(text for input_range in self.ranges.values() for text in input_range.warnings))
 
     def floats(self, sample: Arrays) -> Arrays:
         """A sample for the ONNX model."""

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx_text import build
+from PIL import Image
 
 CLASSES, COUNT = 6, 120
 
@@ -129,3 +130,10 @@ def test_build_says_so_too(cli, converted: tuple[np.ndarray, np.ndarray]) -> Non
     for _ in range(2):  # the second time from what the first has kept
         [target] = cli("build", "--json").json["targets"]
         assert [text.split(":")[0] for text in target["warnings"]] == ["labels look off by 1"]
+
+
+def test_run_says_that_alpha_is_dropped(cli, here: Path) -> None:
+    Image.new("RGBA", (64, 64), (200, 10, 10, 90)).save("clear.png")
+    ran = cli("run", "model.nmp", "clear.png")
+    assert ran.code == 0
+    assert "alpha" in ran.out
