@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 HEADER_MAX = 1 << 16  # bytes of an array's header
+LISTS = {".txt": lists.of_text, ".lst": lists.of_text, ".json": lists.of_json}  # of files
 LABELS = "labels.csv"  # in a folder: the labels of its samples
 SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}  # names of folders that are no classes
 Item: TypeAlias = "Path | Member | Image.Image | np.ndarray"
@@ -170,10 +171,8 @@ def open_source(
         if lists.is_table(path, lines):
             return tables.read(lines, str(path), shape, cut, classes)
         return _samples(*lists.of_csv(path, classes), ears, shape, cut, classes)
-    if suffix in (".txt", ".lst"):
-        return _samples(*lists.of_text(path, classes), ears, shape, cut, classes)
-    if suffix == ".json":
-        return _samples(*lists.of_json(path, classes), ears, shape, cut, classes)
+    if suffix in LISTS:
+        return _samples(*LISTS[suffix](path, classes), ears, shape, cut, classes)
     if archives.is_archive(path):
         return _archive(path, shape, cut, classes, scores)
     if suffix in containers.TORCH:
@@ -188,7 +187,7 @@ def open_source(
         return Items([path]) if is_one(array, shape) else _stack(path, array)
     if suffix in SUFFIXES or suffix == SOUND:
         return Items([path], ears=ears)
-    kinds = (*tables.SUFFIXES, ".txt", ".json", ".npy", *containers.SUFFIXES, *archives.ZIP, ".tar", SOUND)
+    kinds = (*tables.SUFFIXES, *LISTS, ".npy", *containers.SUFFIXES, *archives.ZIP, ".tar", SOUND)
     allowed = f"a folder, {', '.join(kinds)}"
     raise InputError(
         f"a file of type {suffix or '(none)'}",
@@ -204,10 +203,8 @@ def files_of(path: Path) -> list[Path]:
         files, _ = _files_in(path)
         return [*files, *(file for file in [path / LABELS] if file.is_file())]
     suffix = path.suffix.lower()
-    if suffix in (".txt", ".lst"):
-        return [path, *lists.of_text(path)[0]]
-    if suffix == ".json":
-        return [path, *lists.of_json(path)[0]]
+    if suffix in LISTS:
+        return [path, *LISTS[suffix](path, ())[0]]
     if suffix in tables.SUFFIXES and not lists.is_table(path, read_lines(path, "list of files or table of numbers")):
         return [path, *lists.of_csv(path)[0]]
     return [path]
