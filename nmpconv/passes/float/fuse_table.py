@@ -4,6 +4,7 @@
    quotient of two functions of x counts as a table.
 2. What lies before a table. But a map or a saturation of an x that others read, too, stays where it is the cone's only
    reader of x: its result has a grid of its own, which may be far finer where the table bends than that of x.
+3. A table, moves of its elements that nothing else reads, and a table again: one table, then the moves.
 
 Other ops without a table among them stay ops, for integers do them exactly.
 """

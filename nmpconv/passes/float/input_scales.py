@@ -8,7 +8,8 @@ and result shares the grid of the largest unit. A layer has a scale for each of 
 1. Such ops in a row become a depthwise 1x1 convolution. Their input is an input of the graph, or what ops that move its
    elements make of it. Raw pixels fill their grid, so they stay.
 2. The channels are those along which the constants differ; where these are not the last axis, transposes go around.
-3. The first op may broadcast the input, as to be compared with a centre for each class: a channel has several outputs.
+3. The first op may broadcast the input, as to be compared with a centre for each class: a channel has several outputs,
+   where channels have factors of their own.
 4. What is squared next takes up, as roots, the factors of its squares: (x - mean)^2 / variance, as in naive Bayes. On a
    grid for all channels the squares of the largest unit would leave no bits for others.
 
@@ -81,7 +82,7 @@ def _merge(pixels: frozenset[str], editor: Editor, head: Node) -> bool:
         axes, scale, shift = differ, scale * factor, shift * factor + term
         row.append(node)
         node = editor.only_user(node.outputs[0])
-    if not axes or (np.ptp(scale) == 0 and np.ptp(shift) == 0):
+    if not axes or (np.ptp(scale) == 0 and (copies or np.ptp(shift) == 0)):
         return False
     (axis,) = axes
     count = shape[axis]

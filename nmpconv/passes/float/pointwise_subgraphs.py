@@ -45,8 +45,13 @@ def cones(editor: Editor, last: Node, least: int = 2) -> list[Cone]:
 
 
 def pointwise(editor: Editor, node: Node) -> bool:
-    """A function of its computed operands, element by element, in which constants are single numbers."""
+    """A function of its computed operands, element by element, in which constants are single numbers.
+
+    A quotient that is rounded down is none, nor one from 0 to 1: `fuse_norm` writes it on the grid of its divisor.
+    """
     if node.op not in (*COMBINE, "divide", "requantize", "lookup") or editor.regrids(node):
+        return False
+    if node.op == "divide" and (node.params.down or editor[node.outputs[0]].clamp == (0.0, 1.0)):
         return False
     shape = editor[node.outputs[0]].shape
     return all(editor[name].size == 1 if editor[name].is_const else editor[name].shape == shape for name in node.inputs)

@@ -19,11 +19,10 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops.function import FUNCTIONS, evaluate
 from nmpconv.ops.traits import ANY, Bounds
 from nmpconv.passes.bounds import known
-from nmpconv.passes.float.pointwise_subgraphs import cones, steps_of
+from nmpconv.passes.float.fuse_pointwise import PROBES
+from nmpconv.passes.float.pointwise_subgraphs import DEPTH, cones, steps_of
 from nmpconv.passes.rewrite import Editor, apply
 
-_FAR = 2.0 ** np.arange(-40, 60, 0.125)
-PROBES = np.concatenate([-_FAR[::-1], [0.0], _FAR])
 ROUNDING = 1e-6
 
 
@@ -41,36 +40,57 @@ def run(graph: Graph) -> Graph:
 
 def _join(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:
     products = _chain(editor, node)
-    while len(products) > 1 and not _is_within_1(limits, editor, products):
-        products = products[:-1]
-    factors = [p.factor for p in reversed(products) if p.node.op == "mul"]
-    if len(products) < 2 or not factors:
-        return False
-    first, out = products[-1].node, editor[node.outputs[0]]
-    divisors = [p.factor for p in reversed(products) if p.node.op == "divide"]
+    functions = [_functions(editor, limits, product.factor) for product in products] if len(products) > 1 else []
+    for count in range(len(products), 1, -1):
+        for first in range(len(products) - count + 1):
+            part = slice(first, first + count)
+            if _is_within_1(products[part], functions[part]):
+                _write(editor, products[part])
+                return True
+    return False
+
+
+def _write(editor: Editor, products: Sequence[Product]) -> None:
+    last, first = products[0].node, products[-1].node
+    factors, divisors = ([p.factor for p in reversed(products) if p.node.op == op] for op in ("mul", "divide"))
     factor = reduce(lambda a, b: editor.emit("mul", (a, b), at=first), factors)
     factor = reduce(lambda a, b: editor.emit("divide", (a, b), at=first), divisors, factor)
+    out = editor[last.outputs[0]]
     for product in products:
         editor.remove(product.node)
-    editor.emit("mul", (products[-1].row, factor), at=node, name=node.name, out=out.name, clamp=out.clamp)
-    return True
+    editor.emit("mul", (products[-1].row, factor), at=last, name=last.name, out=out.name, clamp=out.clamp)
 
 
 def _chain(editor: Editor, node: Node) -> list[Product]:
-    """Finds the products that end with the node, the last one first, by factors of one shape."""
-    products: list[Product] = []
-    maker: Node | None = node
-    while maker is not None and (product := _product(editor, maker)) is not None:
-        if products and editor[product.factor].shape != editor[products[0].factor].shape:
-            break
-        products.append(product)
-        is_only_here = editor.only_user(product.row) is not None and editor[product.row].clamp is None
-        maker = editor.producer(product.row) if is_only_here and not editor.keeps_grid(product.row) else None
+    """Finds the products by factors of one shape of which the node is the last, the last one first."""
+    last = _product(editor, node)
+    if last is None or _goes_on(editor, last):
+        return []
+    products, maker = [last], _maker(editor, last)
+    while maker is not None and editor[maker.factor].shape == editor[last.factor].shape and len(products) < DEPTH:
+        products.append(maker)
+        maker = _maker(editor, maker)
     return products
 
 
+def _goes_on(editor: Editor, product: Product) -> bool:
+    """Checks for a further product of the chain."""
+    user = editor.only_user(product.node.outputs[0])
+    after = None if user is None else _product(editor, user)
+    if after is None or editor[after.factor].shape != editor[product.factor].shape:
+        return False
+    return (above := _maker(editor, after)) is not None and above.node is product.node
+
+
+def _maker(editor: Editor, product: Product) -> Product | None:
+    """Returns the product that is the row of this one, and of nothing else."""
+    node = editor.producer(product.row)
+    bare = editor[product.row].clamp is None and not editor.keeps_grid(product.row)
+    return _product(editor, node) if node is not None and bare and editor.only_user(product.row) is not None else None
+
+
 def _product(editor: Editor, node: Node) -> Product | None:
-    if node.op not in ("mul", "divide") or editor.regrids(node):
+    if node.op != "mul" and (node.op != "divide" or node.params.down):
         return None
     shape = editor[node.outputs[0]].shape
     for row, factor in (node.inputs, node.inputs[::-1])[: 1 + (node.op == "mul")]:
@@ -80,19 +100,21 @@ def _product(editor: Editor, node: Node) -> Product | None:
     return None
 
 
-def _is_within_1(limits: Mapping[str, Bounds], editor: Editor, products: Sequence[Product]) -> bool:
-    """Checks that the factors are a function f of one tensor, and |f| <= 1."""
-    functions = [_functions(editor, limits, product.factor) for product in products]
-    for source in functions[0]:
-        if all(source in others for others in functions):
-            parts = [values[source] for values in functions]
-            parts = [_inverse(part) if p.node.op == "divide" else part for p, part in zip(products, parts, strict=True)]
-            return bool(np.max(np.abs(np.prod(parts, axis=0))) <= 1 + ROUNDING)
-    return False
+def _is_within_1(products: Sequence[Product], functions: Sequence[Mapping[str, np.ndarray]]) -> bool:
+    """Checks that the factors are a function f of one tensor, that |f| <= 1, and that one of them multiplies.
 
-
-def _inverse(values: np.ndarray) -> np.ndarray:
-    return FUNCTIONS["reciprocal"](values, 0.0, 0.0)
+    functions: of each factor, as `_functions`.
+    """
+    common = [source for source in functions[0] if all(source in others for others in functions)]
+    if not common or all(product.node.op == "divide" for product in products):
+        return False
+    values = [of[common[0]] for of in functions]
+    with np.errstate(over="ignore", invalid="ignore"):
+        parts = [
+            FUNCTIONS["reciprocal"](part, 0.0, 0.0) if product.node.op == "divide" else part
+            for product, part in zip(products, values, strict=True)
+        ]
+        return bool(np.max(np.abs(np.prod(parts, axis=0))) <= 1 + ROUNDING)
 
 
 def _functions(editor: Editor, limits: Mapping[str, Bounds], name: str) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@
    and a bias by position that it was added to loses its bits. So the sum of scores and a constant becomes the minimum
    of a mask, and of the scores + what the constant adds besides. What lies below the widest gap of the constant's
    numbers is hidden, where calibration saw all of it DEEP below the best score of its row that is not. Softmaxes alone
-   read such a sum, moved or not, and each of their rows has a number above the gap.
+   read such a sum, moved or not, and each of their rows has a number above the gap. `--faithful` keeps the sum.
 2. The importer hides a score by taking the smaller one of it and MASKED (`nmpconv.frontend.expand.masks`), and so does
    case 1. Where the best score of a row is near MASKED, too, what is hidden would count; where all are far above, the
    grid would be wider than it must. So a mask goes DEEP below the least of the rows' best scores, as calibration saw
@@ -120,7 +120,7 @@ def _rows(graph: Graph, masks: Sequence[_Mask], images: Feeds) -> Iterator[tuple
 
 def _minima(graph: Graph, stats: Statistics, images: Feeds) -> tuple[Graph, Statistics]:
     """Case 1."""
-    masks = {mask.node.name: mask for mask in _masks(graph, stats, "add") if mask.reads}
+    masks = {} if graph.faithful else {mask.node.name: mask for mask in _masks(graph, stats, "add") if mask.reads}
     apart = {name: math.inf if len(images) else _least_apart(graph, stats, mask) for name, mask in masks.items()}
     for mask, best, hidden in _rows(graph, list(masks.values()), images):
         apart[mask.node.name] = min(apart[mask.node.name], float((best - hidden).min()))
@@ -175,8 +175,8 @@ def _deepened(graph: Graph, stats: Statistics, images: Feeds) -> tuple[Graph, St
 
 
 def _lower(score: float, stats: TensorStats) -> float:
-    """Returns the least score to be expected of other samples."""
-    return min(score, score * stats.room, score / stats.room)
+    """Returns the least best score to be expected of other samples: 0 at most, for a mask above it might not hide."""
+    return min(score, score * stats.room, score / stats.room, 0.0)
 
 
 def _with_depths(graph: Graph, depths: Mapping[str, float]) -> Graph:
