@@ -9,9 +9,10 @@
 
 #ifdef NMP_DSP
 
-#define COLUMN 6         /* words of an expanded column of int8 */
-#define COLUMN_WIDE 3    /* of int16 */
-#define COLUMN_WORDS 108 /* of all that are expanded at a time */
+#define COLUMN 6                            /* words of an expanded column of int8 */
+#define COLUMN_WIDE 3                       /* of int16 */
+#define COLUMN_WORDS 108                    /* of all that are expanded at a time */
+#define OUTPUTS (COLUMN_WORDS / COLUMN - 2) /* of them, of a kernel of three columns, at most */
 
 /* A channel of `THREE_COLUMNS`, which loads it to r0..r8. */
 typedef struct lane {
@@ -118,7 +119,7 @@ static inline uint32_t pair_at(const nmp_conv *c, size_t at) {
 static __attribute__((noinline, cold)) void load_lanes(const nmp_conv *c, size_t channel, quad *q) {
   for (size_t i = 0, at = channel * 9; i < 4; i++, at += 9) {
     lane *const to = &q->of.lanes[i];
-    to->y_step = c->out;
+    to->y_step = q->e.mode == INT8 ? c->out : 4; /* see clipped_row */
     for (size_t kx = 0; kx < 3; kx++) {
       to->pairs[kx] = pair_at(c, at + kx);
     }
@@ -242,11 +243,16 @@ typedef void three_columns(const lane *lanes, uint8_t *y);
 THREE_COLUMNS(outputs_1, ALONG_1)
 THREE_COLUMNS(outputs_2, ALONG_2)
 
-/* Four channels of outputs up to `end`, clipped to c's range. */
-static void clip_row(const nmp_conv *c, uint8_t *y, const uint8_t *end) {
+/* The outputs of a row up to `end`, clipped to c's range on the way to y, which may be slow memory. */
+static __attribute__((noinline)) void clipped_row(const nmp_conv *c, const quad *q, three_columns *outputs, uint8_t *y,
+                                                  const uint8_t *end) {
   const uint32_t lo = (uint8_t)c->lo * 0x01010101u, hi = (uint8_t)c->hi * 0x01010101u;
-  for (; y < end; y += c->out) {
-    dsp_store(y, dsp_clip_bytes(dsp_load(y), lo, hi));
+  uint32_t row[OUTPUTS];
+  const uint32_t *at = row;
+  outputs(q->of.lanes, (uint8_t *)row);
+  __asm__ volatile("" : : "r"(row) : "memory"); /* a naked function does not say what it writes */
+  for (; y < end; y += c->out, at++) {
+    dsp_store(y, dsp_clip_bytes(*at, lo, hi));
   }
 }
 
@@ -355,13 +361,12 @@ static void run_segment(const nmp_conv *c, const segment *s, quad *q, size_t pix
     } else {
       expand_edge(c, s, iy, &pad, columns);
     }
-    if (quick) {
+    if (clips) {
+      clipped_row(c, q, quick, y, y + y_bytes);
+    } else if (quick) {
       quick(q->of.lanes, y);
     } else {
       any_row(c, q, y, y + y_bytes);
-    }
-    if (clips) {
-      clip_row(c, y, y + y_bytes);
     }
   }
 }
