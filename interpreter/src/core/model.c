@@ -283,7 +283,7 @@ static nmp_rule check_op(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *
   return NMP_FINE;
 }
 
-/* Adds what an op takes besides its tensors, which is this machine's affair: of a model whose plan is right. */
+/* Adds what an op takes besides its tensors, which is this machine's affair. The model's plan is right. */
 static nmp_rule add_memory(const nmp_model *m, uint32_t i, nmp_op *op, nmp_needs *needs) {
   nmp_model_op(m, i, op);
   const size_t scratch = op->type->scratch ? op->type->scratch(op) : 0;

@@ -3,16 +3,16 @@
  * A word holds one pixel of those channels. A column of three pixels is expanded to six words of int16: rows 0 and 1 as
  * a pair for each channel, and row 2 of two channels each; or to three words where it is int16 already. So SMLAD adds
  * two taps of a channel, and neighbouring outputs share what was expanded. Columns of a part of a row are in the
- * scratch, weights in the same order behind them.
+ * scratch, weights behind them: in the same order, or as lanes where three columns go channel by channel.
  */
 #include "arch/cortex_m/conv_dsp.h"
 
 #ifdef NMP_DSP
 
-#define COLUMN 6                            /* words of an expanded column of int8 */
-#define COLUMN_WIDE 3                       /* of int16 */
-#define COLUMN_WORDS 108                    /* of all that are expanded at a time */
-#define OUTPUTS (COLUMN_WORDS / COLUMN - 2) /* of them, of a kernel of three columns, at most */
+#define COLUMN 6                             /* words of an expanded column of int8 */
+#define COLUMN_WIDE 3                        /* of int16 */
+#define COLUMN_WORDS 108                     /* of all that are expanded at a time */
+#define ROW_MOST (COLUMN_WORDS / COLUMN - 2) /* outputs of a kernel of three columns in a part of a row */
 
 /* A channel of `THREE_COLUMNS`, which loads it to r0..r8. */
 typedef struct lane {
@@ -247,7 +247,7 @@ THREE_COLUMNS(outputs_2, ALONG_2)
 static __attribute__((noinline)) void clipped_row(const nmp_conv *c, const quad *q, three_columns *outputs, uint8_t *y,
                                                   const uint8_t *end) {
   const uint32_t lo = (uint8_t)c->lo * 0x01010101u, hi = (uint8_t)c->hi * 0x01010101u;
-  uint32_t row[OUTPUTS];
+  uint32_t row[ROW_MOST];
   const uint32_t *at = row;
   outputs(q->of.lanes, (uint8_t *)row);
   __asm__ volatile("" : : "r"(row) : "memory"); /* a naked function does not say what it writes */

@@ -10,7 +10,7 @@
 
 #define PIXELS NMP_PLAIN32_PIXELS
 
-/* True when any four neighbouring weights that begin at a multiple of four are at most `limit` in all. */
+/* True when each four neighbouring weights from a multiple of four on are at most `limit` in all. */
 #define LIGHT(name, W)                                                                               \
   static int name(const W *w, size_t k, int32_t limit) {                                             \
     for (const W *end = w + k / 4 * 4; w < end; w += 4) {                                            \

@@ -9,7 +9,7 @@
 
 #ifdef NMP_HAS_GEMM
 
-/* Number of n that the tasks before this one have. */
+/* Number of the n items that the tasks before this one have. */
 static inline size_t nmp_gemm_share(size_t n, size_t task, size_t tasks) {
   return tasks == 1 ? n * task : n * task / tasks;
 }

@@ -6,7 +6,7 @@
 
 #include "core/steps.h"
 
-/* Adds what those of a verified model take to `needs`, and emits them into `steps`; either may be NULL. */
+/* Adds what fused ops of a verified model take to `needs`, and emits these into `steps`; either may be NULL. */
 void nmp_fuse(const nmp_model *m, nmp_needs *needs, nmp_step *steps);
 
 #endif
