@@ -26,6 +26,7 @@ WRITE_SECONDS = 5.0  # that a line may take no bytes
 END_SECONDS = 2.0  # that a program gets to end by itself
 
 # What a port that is pulled out raises; pyserial lets errors of termios through.
+ENDED = "the program has ended"  # what reads and writes say of it, whichever is first
 _PORT_ERRORS: tuple[type[Exception], ...] = (serial.SerialException, OSError)
 with suppress(ImportError):  # Windows has none
     import termios
@@ -229,7 +230,7 @@ class Program:
     def read(self, seconds: float) -> bytes:
         data = self._out.read(seconds)
         if data is None:
-            raise LineGone(self.name, "the program has ended")
+            raise LineGone(self.name, ENDED)
         return data
 
     def write(self, data: bytes) -> None:
@@ -241,7 +242,8 @@ class Program:
         if writer.is_alive():
             raise _full(self.name, WRITE_SECONDS)
         if failed:
-            raise LineGone(self.name, _reason(failed[0])) from None
+            ended = isinstance(failed[0], BrokenPipeError)
+            raise LineGone(self.name, ENDED if ended else _reason(failed[0])) from None
 
     def _write(self, data: bytes, failed: list[OSError | ValueError]) -> None:
         try:
