@@ -42,6 +42,33 @@ CASES = [
         "(float[1,6] x, float[1,2] u) => (y) <int64[1,2] i = {4,1}> { y = ScatterElements<axis=1>(x, i, u) }",
     ),
     (
+        "ScatterElements/computed",
+        13,
+        "(float[2,9] x) => (y) <int64[1] k = {3}, float[2,9] z = {0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,"
+        "0.5,0.5,0.5,0.5,0.5}> { v, i = TopK(x, k) y = ScatterElements<axis=1>(z, i, v) }",
+    ),
+    (
+        "ScatterElements/computed/from_the_end",
+        13,
+        "(float[1,4,9] x, float[1,1,9] u) => (y) <int64 c = {4}> "
+        "{ m = ArgMax<axis=1>(x) i = Sub(m, c) y = ScatterElements<axis=1>(x, i, u) }",
+    ),
+    *(
+        (
+            f"ScatterElements/computed/{kind}",
+            18,
+            "(float[1,4,9] x, float[1,2,9] u) => (y) { m = ArgMax<axis=1>(x) i = Concat<axis=1>(m, m) "
+            f'y = ScatterElements<axis=1, reduction="{kind}">(x, i, u) }}',
+        )
+        for kind in ("add", "mul", "min", "max")
+    ),
+    (
+        "ScatterElements/computed/experts",
+        13,
+        "(float[1,6] x) => (y) <int64[1] k = {2}, float[1,6] z = {-inf,-inf,-inf,-inf,-inf,-inf}> "
+        "{ v, i = TopK(x, k) g = ScatterElements<axis=1>(z, i, v) p = Softmax(g) y = Mul(p, x) }",
+    ),
+    (
         "OneHot",
         13,
         f"{IMAGE} <int64 d = {{4}}, float[2] v = {{0.5,2}}> {{ i = ArgMax<axis=1>(x) y = OneHot<axis=1>(i, d, v) }}",

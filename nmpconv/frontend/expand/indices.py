@@ -13,6 +13,7 @@ from nmpconv.frontend.importer import Importer
 from nmpconv.ops.onnx_node import OnnxNode
 
 ELEMENTS_MAX = 2**24  # of an index that is computed here
+SCATTERED_MAX = 64  # updates along an axis at computed places
 
 
 def gather_nd(node: OnnxNode, body: Body) -> None:
@@ -55,9 +56,12 @@ def gather_elements(node: OnnxNode, body: Body) -> None:
 
 def scatter_elements(node: OnnxNode, body: Body) -> None:
     """The reverse: updates go to the positions that gather_elements reads."""
-    index, shape = _index(body, 1), body.shape(node.input(0))
+    shape = body.shape(node.input(0))
     axis = node.axis(node.integer("axis", 0), len(shape))
-    _scatter(node, body, _along(node, shape, index, axis))
+    if body.to.is_const(node.input(1)):
+        _scatter(node, body, _along(node, shape, _index(body, 1), axis))
+    else:
+        _scatter_chosen(node, body, axis)
 
 
 def scatter_nd(node: OnnxNode, body: Body) -> None:
@@ -209,6 +213,37 @@ def _rows(body: Body, blocks: str, index: str, shape: tuple[int, ...]) -> None:
     lines = body("Reshape", index, np.array([1 if same else groups, count, 1]))
     spread = body("Expand", lines, np.array([groups, count, size]))
     body("Reshape", body("GatherElements", blocks, spread, axis=1), np.array(shape), output=body.node.outputs[0])
+
+
+def _scatter_chosen(node: OnnxNode, body: Body, axis: int) -> None:
+    """Scatters by computed indices: each update along the axis is compared with all places. Indices of one row differ,
+    as ONNX wants it where nothing is reduced."""
+    x, index, updates = map(node.input, range(3))
+    shape, at, reduction = body.shape(x), body.shape(index), node.text("reduction", "none")
+    if (*at[:axis], *at[axis + 1 :]) != (*shape[:axis], *shape[axis + 1 :]):
+        raise Unsupported(f"computed indices of shape {list(at)} in {list(shape)}", hint="as long along the other axes")
+    if at[axis] > SCATTERED_MAX:
+        raise Unsupported(f"{at[axis]} computed indices along an axis", hint=f"at most {SCATTERED_MAX}")
+    if reduction not in ("none", *_REDUCTIONS):
+        raise Unsupported(f"reduction {reduction}", hint="none, add, mul, min or max")
+    ends = body.shape(x)[axis] if body.to.reach(body.to.value(index))[0] < 0 else 0
+    places = np.arange(shape[axis], dtype=np.float32).reshape(-1, *(1,) * (len(shape) - axis - 1))
+    chosen, value = "", ""
+    for i in range(at[axis]):
+        column, update = (body("Gather", name, np.array([i]), axis=axis) for name in (index, updates))
+        number = body("Cast", column, to=TensorProto.FLOAT)
+        hot = body("Equal", number, places)
+        if ends:
+            hot = body("Or", hot, body("Equal", number, places - ends))
+        if reduction == "none":
+            value = body("Where", hot, update, value) if value else update
+            chosen = body("Or", chosen, hot) if chosen else hot
+            continue
+        kind, neutral = _REDUCTIONS[reduction]
+        changed = body("Where", hot, update, x if neutral is None else neutral)
+        x = body(kind, x, changed, output=node.outputs[0] if i == at[axis] - 1 else "")
+    if reduction == "none":
+        body("Where", chosen, value, x, output=node.outputs[0])
 
 
 def quotient(node: OnnxNode, body: Body) -> None:
