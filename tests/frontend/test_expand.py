@@ -19,7 +19,6 @@ from nmpconv.frontend.to_onnx import to_onnx
 IMAGE = "(float[1,4,9,8] x) => (y)"
 VOLUME = "(float[1,2,6,5,4] x) => (y)"
 LARGE = "(float[1,2,300,300] x) => (y) <float[2] s, float[2] b>"
-SCORES = "(float[1,2,3,3] x) => (y)"
 HEADS = "(float[1,2,3,8] q, float[1,2,3,8] k, float[1,2,3,8] v) => (y)"
 
 FUNCTIONS = [
@@ -145,50 +144,12 @@ POOLS = [
     ),
 ]
 
-CAUSAL = "<float[3,3] m = {0.5,-inf,-inf,0,0,-inf,0,0,0}>"
 ATTENTION = [
-    (
-        "mask/of keys for all heads",
-        13,
-        "(float[1,2,3,3] x, float[1,3] k) => (y) <float c = {-inf}, float z = {0}, int64[4] s = {1,2,1,3}> { b = "
-        "Greater(k, z) t = Where(b, z, c) e = Expand(t, s) a = Add(x, e) y = Softmax<axis=-1>(a) }",
-    ),
-    ("mask/add", 13, f"{SCORES} {CAUSAL} {{ t = Add(x, m) y = Softmax<axis=-1>(t) }}"),
-    ("mask/moved", 13, f"{SCORES} {CAUSAL} {{ t = Add(m, x) u = Identity(t) y = Softmax<axis=-1>(u) }}"),
-    (
-        "mask/where",
-        13,
-        f"{SCORES} <bool[3,3] m = {{0,1,1,0,0,1,0,0,0}}, float c = {{-inf}}> "
-        "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
-    ),
-    (
-        "mask/one number",
-        13,
-        f"{SCORES} <bool[3,3] m = {{0,1,1,0,0,1,0,0,0}}, float[1] c = {{-inf}}> "
-        "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
-    ),
-    (
-        "mask/nothing hidden",
-        13,
-        f"{SCORES} <bool[3,3] m = {{0,0,0,0,0,0,0,0,0}}, float c = {{-inf}}> {{ t = Where(m, c, x) y = Sigmoid(t) }}",
-    ),
     (
         "TopK/rows of equals",
         11,
         f"{IMAGE} <float f = {{100.0}}, int64[1] k = {{3}}> "
         "{ t = Max(x, f) v, i = TopK<axis=1>(t, k) u = Cast<to=1>(i) y = Add(u, v) }",
-    ),
-    (
-        "mask/whole row",
-        13,
-        f"{SCORES} <float[3,3] m = {{-10000,-10000,-10000,0,0,-10000,0,0,0}}> "
-        "{ t = Add(x, m) u = Softmax<axis=-1>(t) y = Sigmoid(u) }",
-    ),
-    (
-        "mask/computed",
-        13,
-        "(float[1,2,3,3] x, float[1,1,3,3] z) => (y) <float c = {-10000.0}> "
-        "{ m = Greater(z, x) t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
     ),
     (
         "Attention/hidden row",

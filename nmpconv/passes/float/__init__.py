@@ -21,6 +21,7 @@ from nmpconv.passes.float import (
     idle_clamps,
     input_scales,
     layout,
+    masked_sums,
     power_mean,
     prune,
     quotients,
@@ -41,6 +42,7 @@ Pass = Callable[[Graph], Graph]
 # nothing is to be recognised any more, after `shortcuts` and `shared_layers`, which take some.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
+    ("masked_sums", masked_sums.run),
     ("variance", variance.run),
     ("fuse_norm", fuse_norm.run),
     ("quotients", quotients.run),

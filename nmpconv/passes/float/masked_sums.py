@@ -1,0 +1,61 @@
+"""Masks of attention move behind the sums that read them, where Softmaxes alone read the result, moved or not.
+
+The importer hides a score by taking the smaller one of it and MASKED (`nmpconv.frontend.expand.masks`). What a bias by
+position adds to that would take the range of the mask, too, and the depth of the mask would depend on it.
+
+1. minimum(x, mask) + bias is minimum(x + bias, mask): what is hidden counts for nothing either way.
+2. minimum(minimum(x, mask), other) is the minimum of x and of what either hides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nmpconv.ir import Graph, Node
+from nmpconv.ops.softmax import MASKED, OPEN
+from nmpconv.passes.rewrite import MOVES, Editor, apply
+
+
+def run(graph: Graph) -> Graph:
+    return apply(graph, _moved)
+
+
+def _moved(editor: Editor, node: Node) -> bool:
+    mask = _mask(editor, node)
+    reader = editor.only_user(node.outputs[0])
+    if not mask or reader is None or editor[node.outputs[0]].clamp or reader.inputs.count(node.outputs[0]) > 1:
+        return False
+    if not _is_for_softmax(editor, reader.outputs[0]):
+        return False
+    (x,) = (name for name in node.inputs if name != mask)
+    (out,) = reader.outputs
+    if reader.op == "add" and editor[out].clamp is None:  # case 1
+        terms = tuple(x if name == node.outputs[0] else name for name in reader.inputs)
+        editor.remove(node)
+        editor.remove(reader)
+        scores = editor.emit("add", terms, at=reader)
+        editor.emit("minimum", (scores, mask), at=reader, name=reader.name, out=out)
+        return True
+    if other := _mask(editor, reader):  # case 2
+        joined = editor.const(mask, np.minimum(editor.data(mask), editor.data(other)))
+        editor.remove(node)
+        editor.set(replace(reader, inputs=(x, joined)))
+        return True
+    return False
+
+
+def _is_for_softmax(editor: Editor, name: str) -> bool:
+    node = editor.only_user(name)
+    while node is not None and (node.op in (*MOVES, "add") or _mask(editor, node)):
+        node = editor.only_user(node.outputs[0])
+    return node is not None and node.op == "softmax"
+
+
+def _mask(editor: Editor, node: Node) -> str:
+    """The name of the mask that is an operand; none where it is no such minimum."""
+    if node.op != "minimum":
+        return ""
+    constants = (name for name in node.inputs if editor[name].is_const)
+    return next((name for name in constants if set(np.unique(editor.data(name))) == {MASKED, OPEN}), "")

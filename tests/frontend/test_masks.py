@@ -1,0 +1,65 @@
+"""Masks of attention: as onnxruntime computes them."""
+
+from __future__ import annotations
+
+import pytest
+from test_expand import check
+
+SCORES = "(float[1,2,3,3] x) => (y)"
+CAUSAL = "<float[3,3] m = {0.5,-inf,-inf,0,0,-inf,0,0,0}>"
+MASKS = [
+    (
+        "of keys for all heads",
+        13,
+        "(float[1,2,3,3] x, float[1,3] k) => (y) <float c = {-inf}, float z = {0}, int64[4] s = {1,2,1,3}> { b = "
+        "Greater(k, z) t = Where(b, z, c) e = Expand(t, s) a = Add(x, e) y = Softmax<axis=-1>(a) }",
+    ),
+    ("add", 13, f"{SCORES} {CAUSAL} {{ t = Add(x, m) y = Softmax<axis=-1>(t) }}"),
+    (
+        "bias_behind",
+        13,
+        f"{SCORES} <float[3,3] m = {{0.5,-inf,-inf,0,0,-inf,0,0,0}}, float[3,3] b = {{1,9,2,-3,1,7,0,2,-1}}> "
+        "{ t = Add(x, m) u = Add(t, b) y = Softmax<axis=-1>(u) }",
+    ),
+    (
+        "mask_behind",
+        13,
+        f"{SCORES} <float[3,3] m = {{0,-inf,-inf,0,0,-inf,0,0,0}}, float[3] n = {{0,-inf,0}}> "
+        "{ t = Add(x, m) u = Add(n, t) y = Softmax<axis=-1>(u) }",
+    ),
+    ("moved", 13, f"{SCORES} {CAUSAL} {{ t = Add(m, x) u = Identity(t) y = Softmax<axis=-1>(u) }}"),
+    (
+        "where",
+        13,
+        f"{SCORES} <bool[3,3] m = {{0,1,1,0,0,1,0,0,0}}, float c = {{-inf}}> "
+        "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
+    ),
+    (
+        "one number",
+        13,
+        f"{SCORES} <bool[3,3] m = {{0,1,1,0,0,1,0,0,0}}, float[1] c = {{-inf}}> "
+        "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
+    ),
+    (
+        "nothing hidden",
+        13,
+        f"{SCORES} <bool[3,3] m = {{0,0,0,0,0,0,0,0,0}}, float c = {{-inf}}> {{ t = Where(m, c, x) y = Sigmoid(t) }}",
+    ),
+    (
+        "whole row",
+        13,
+        f"{SCORES} <float[3,3] m = {{-10000,-10000,-10000,0,0,-10000,0,0,0}}> "
+        "{ t = Add(x, m) u = Softmax<axis=-1>(t) y = Sigmoid(u) }",
+    ),
+    (
+        "computed",
+        13,
+        "(float[1,2,3,3] x, float[1,1,3,3] z) => (y) <float c = {-10000.0}> "
+        "{ m = Greater(z, x) t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
+    ),
+]
+
+
+@pytest.mark.parametrize(("opset", "text"), [pytest.param(*case[1:], id=case[0]) for case in MASKS])
+def test_masks_equal_onnxruntime(opset, text, tmp_path):
+    check(opset, text, tmp_path)
