@@ -55,7 +55,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/wide_sums.py": (9, "sums of squares under a lookup; builds concat and sum_lookup"),
     "passes/memory/plan_memory.py": (2, "what the core runs together: conv2d and conv2d, conv2d and concat"),
     "passes/float/power_mean.py": (13, "builds a mean of powers"),
-    "passes/bounds.py": (6, "blends, as add, sub and mul of a difference"),
+    "passes/bounds.py": (10, "blends and choices, as add, sub and mul; reshapes of gates"),
     "passes/float/prune.py": (13, "about slices of concatenations, and sums of multiples, which it writes as mul"),
     "passes/quantize/input_grids.py": (1, "constants that a concat joins"),
     "passes/quantize/slice_scales.py": (7, "about concat and moves at the end; tables take factors up; builds mul"),

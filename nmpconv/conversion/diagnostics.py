@@ -18,6 +18,7 @@ from nmpconv.data.audio import FrontEnd
 from nmpconv.data.samples import Feeds, Samples, spread
 from nmpconv.ir import Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS
+from nmpconv.passes.bounds import known
 from nmpconv.passes.quantize.shared_grids import joins_grids
 
 COARSE, NAMED = 8, 3  # steps of a grid that are few for a tensor; how many such grids are named
@@ -206,8 +207,9 @@ def rounded_twice(graph: Graph) -> tuple[str, ...]:
 
 
 def saturating(graph: Graph) -> tuple[str, ...]:
-    """Warns of outputs of a Sigmoid or Softmax whose grid ends far below 1, since calibration saw no more of them."""
-    texts, makers = [], graph.producers()
+    """Warns of outputs whose grid ends far below 1, since calibration saw no more of them: of a Sigmoid or Softmax, and
+    others that are known to lie between 0 and 1, as what chooses between such."""
+    texts, makers, ends = [], graph.producers(), known(graph, {})
     for name in graph.outputs:
         value = graph[name]
         source = name
@@ -216,6 +218,8 @@ def saturating(graph: Graph) -> tuple[str, ...]:
         if source not in makers or value.quant is None or value.observed is None:
             continue
         own = OPS[makers[source].op].own_exponent(makers[source], value.quant.bits)
+        if own is None and ends[source] == (0, 1):
+            own = 1 - value.quant.bits
         if own is not None and value.quant.exponent < own:
             most = float(np.ldexp(value.quant.hi, value.quant.exponent) + value.origin)
             seen = f"calibration saw at most {value.observed.max + value.origin:.3g}"

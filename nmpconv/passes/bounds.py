@@ -4,12 +4,14 @@
 2. A clamp.
 3. What an op makes of its inputs' (`Op.reach`).
 4. A blend x + g * (y - x) with g from 0 to 1 lies between x and y: so does the state of a GRU, from step to step.
+5. A choice g * x + (1 - g) * y with g from 0 to 1 lies between x and y, as what Where makes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import chain, product
 
 from nmpconv.ir import Given, Graph, Node
 from nmpconv.ops import OPS
@@ -31,7 +33,7 @@ def known(graph: Graph, grids: Mapping[str, Given]) -> dict[str, Bounds]:
         out = graph[node.outputs[0]]
         if bounds[out.name] == ANY:
             reach = OPS[node.op].reach(node, graph.ins(node), [bounds[name] for name in node.inputs])
-            if between := _blended(graph, node, makers, bounds):
+            if between := _blended(graph, node, makers, bounds) or _chosen(graph, node, makers, bounds):
                 reach = within_clamp(reach, between)
             bounds[out.name] = within_clamp(reach, out.clamp)
     return bounds
@@ -57,6 +59,32 @@ def _blended(graph: Graph, node: Node, makers: Mapping[str, Node], bounds: Mappi
                 if other == x and not graph[y].origin:
                     return hull([bounds[x], bounds[y]])
     return None
+
+
+def _chosen(graph: Graph, node: Node, makers: Mapping[str, Node], bounds: Mapping[str, Bounds]) -> Bounds | None:
+    """Case 5: bounds of x and y, where this node makes g * x + (1 - g) * y, with g in any shape; None otherwise."""
+    parts = [makers.get(name) for name in node.inputs] if node.op == "add" else []
+    terms = [part.inputs for part in parts if part is not None and part.op == "mul"]
+    if len(terms) < 2 or any(graph[name].origin for name in (*terms[0], *terms[1], *node.inputs, *node.outputs)):
+        return None
+    orders = (product(*((names, names[::-1]) for names in pair)) for pair in (terms, terms[::-1]))
+    for (g, x), (rest, y) in chain(*orders):
+        opposite = makers.get(_unshaped(rest, makers))
+        if opposite is None or opposite.op != "sub":
+            continue
+        ones, gate = opposite.inputs
+        plain = not graph[gate].origin and not graph[opposite.outputs[0]].origin and graph[rest].clamp is None
+        same = bounds[ones] == (1, 1) and _unshaped(gate, makers) == _unshaped(g, makers)
+        if same and plain and 0 <= bounds[g][0] <= bounds[g][1] <= 1:
+            return hull([bounds[x], bounds[y]])
+    return None
+
+
+def _unshaped(name: str, makers: Mapping[str, Node]) -> str:
+    """The tensor that reshapes make this one of."""
+    while (maker := makers.get(name)) is not None and maker.op == "reshape":
+        (name,) = maker.inputs
+    return name
 
 
 def whole(graph: Graph) -> dict[str, Bounds]:

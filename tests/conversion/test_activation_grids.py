@@ -12,6 +12,7 @@ from float_nets import RELU, feeds, in_bits, observed, residual
 from nets import Net
 from onnx import TensorProto, helper
 from onnx_net import Net as OnnxNet
+from onnx_text import build
 
 import nmpconv
 from nmpconv.base.sqnr import sqnr_db
@@ -100,6 +101,16 @@ def test_a_tensor_beyond_the_coarsest_grid_is_told(bits: str, tmp_path: Path) ->
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32))
     with pytest.raises(InputError, match=r"reaches 1e\+38; 16 bits hold magnitudes up to 3\.02e\+23"):
         convert(tmp_path / "m.onnx", {"": tmp_path / "x.npy"}, Options(bits=bits), lambda *_: None)
+
+
+def test_a_choice_between_scores_that_calibration_saw_low_is_warned_of() -> None:
+    """A wake word's verifier counts where a first score is high: all samples are of other words."""
+    text = "(float[1,32] x) => (y) <float c = {-8.5}> { g = Greater(x, c) a = Sigmoid(x) n = Mul(x, x) m = Sub(x, n) "
+    model = build(text + "b = Sigmoid(m) y = Where(g, a, b) }", 13)
+    samples = np.random.default_rng(0).uniform(-9, -8, (64, 32)).astype(np.float32)
+    report = nmpconv.convert(model.SerializeToString(), samples, bits="16").report
+    [warning] = [text for text in report.warnings if "saturates" in text]
+    assert warning.startswith("output 'y' saturates at 0.")
 
 
 @pytest.mark.parametrize(("kind", "least"), [("Sigmoid", 65), ("HardSigmoid", 65), ("Softmax", 33)])

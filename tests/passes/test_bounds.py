@@ -105,6 +105,49 @@ def test_other_sums_reach_farther(difference: str, product: str, result: str, en
     assert known(graph, {})["y"] == pytest.approx(ends)
 
 
+CHOICE = """\
+graph g
+input a : float32[1,2]
+input b : float32[1,2]
+const zero : float32[1,2] = [0.0,0.0]
+const one : float32[1] = [1.0]
+gate = greater(a, zero)
+  z : float32[1,2]
+new = lookup(b) function="tanh"
+  n : float32[1,2]
+old = lookup(a) function="sigmoid"
+  h : float32[1,2]
+moved = reshape(z) shape=[2]
+  g : float32[2]
+rest = sub(one, {gate})
+  r : float32[2]
+first = mul({first})
+  f : float32[1,2]
+second = mul({second})
+  s : float32[1,2]
+result = add({result})
+  y : float32[1,2]
+output y
+"""
+
+
+@pytest.mark.parametrize(
+    ("gate", "first", "second", "result", "low", "high"),
+    [
+        ("g", "z, n", "r, h", "f, s", -1, 1),
+        ("g", "n, z", "h, r", "s, f", -1, 1),
+        ("g", "z, h", "r, h", "f, s", 0, 1),
+        ("g", "z, n", "z, h", "f, s", -1, 2),  # no choice
+        ("h", "z, n", "r, h", "f, s", -1, 2),  # of another gate
+    ],
+)
+def test_a_choice_lies_between_what_it_chooses_from(
+    gate: str, first: str, second: str, result: str, low: float, high: float
+) -> None:
+    graph = parse(CHOICE.format(gate=gate, first=first, second=second, result=result))
+    assert known(graph, {})["y"] == pytest.approx((low, high))
+
+
 def test_what_blends_need_no_room_beyond_their_bounds() -> None:
     """Samples of which some reach 1 and others 0.1 would reach farther on other samples, but for a state of a GRU."""
     graph = parse(BLEND.format(difference="h, n", product="z, d", result="add(n, p)"))
