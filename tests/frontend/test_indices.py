@@ -62,6 +62,21 @@ CASES = [
         )
         for kind in ("add", "mul", "min", "max")
     ),
+    *(
+        (
+            f"ScatterND/computed/{kind}",
+            18,
+            "(float[6,4,3] x, float[1,4] s, float[2,4,3] u) => (y) <int64[1] k = {2}, int64[2] r = {2,1}> "
+            f'{{ v, i = TopK(s, k) j = Reshape(i, r) y = ScatterND<reduction="{kind}">(x, j, u) }}',
+        )
+        for kind in ("none", "add")
+    ),
+    (
+        "ScatterND/computed/the_same_place",
+        18,
+        "(float[6,4] x, float[3,5] s, float[3,4] u) => (y) "
+        '{ i = ArgMax<axis=1>(s) y = ScatterND<reduction="add">(x, i, u) }',
+    ),
     (
         "ScatterElements/computed/experts",
         13,

@@ -65,6 +65,9 @@ def scatter_elements(node: OnnxNode, body: Body) -> None:
 
 
 def scatter_nd(node: OnnxNode, body: Body) -> None:
+    if not body.to.is_const(node.input(1)):
+        _scatter_rows(node, body)
+        return
     index, shape = _index(body, 1), body.shape(node.input(0))
     flat = index.reshape(-1, index.shape[-1])
     columns = [_wrapped(node, flat[:, i], shape[i]) for i in range(index.shape[-1])]
@@ -244,6 +247,26 @@ def _scatter_chosen(node: OnnxNode, body: Body, axis: int) -> None:
         x = body(kind, x, changed, output=node.outputs[0] if i == at[axis] - 1 else "")
     if reduction == "none":
         body("Where", chosen, value, x, output=node.outputs[0])
+
+
+def _scatter_rows(node: OnnxNode, body: Body) -> None:
+    """Scatters blocks to computed places of the first axis: a product of what is 1 at the place of each, and them."""
+    x, index, updates = map(node.input, range(3))
+    shape, at, reduction = body.shape(x), body.shape(index), node.text("reduction", "none")
+    if at[-1] != 1:
+        raise Unsupported(f"computed indices into {at[-1]} axes", hint="into the first one, or constant indices")
+    if reduction not in ("none", "add"):
+        raise Unsupported(f"reduction {reduction} at computed places", hint="none or add")
+    count = prod(at)
+    hot = _hot(body, body("Reshape", index, np.array([count])), shape[0], 0, TensorProto.FLOAT)
+    spread = body("MatMul", hot, body("Reshape", updates, np.array([count, -1])))
+    rows = body("Reshape", spread, np.array(shape))
+    if reduction == "add":
+        body("Add", x, rows, output=node.outputs[0])
+        return
+    chosen = body("ReduceMax", hot, np.array([1]), keepdims=0)
+    truth = body("Cast", chosen, to=TensorProto.BOOL)
+    body("Where", body("Reshape", truth, np.array([-1, *(1,) * (len(shape) - 1)])), rows, x, output=node.outputs[0])
 
 
 def quotient(node: OnnxNode, body: Body) -> None:
