@@ -12,7 +12,14 @@ from onnx.external_data_helper import ExternalDataInfo
 
 from nmpconv.base.files import BYTES_MAX, read_file
 from nmpconv.errors import InputError
-from nmpconv.frontend import framework_operators, input_values, integer_operators, local_functions, tflite
+from nmpconv.frontend import (
+    framework_operators,
+    input_values,
+    integer_operators,
+    local_functions,
+    sparse_tensors,
+    tflite,
+)
 from nmpconv.frontend.local_functions import repeated
 from nmpconv.frontend.toposort import name_apart, sort
 
@@ -66,8 +73,8 @@ def read(
     *,
     on_reals: bool = True,
 ) -> onnx.ModelProto:
-    """The model with all weights in memory, nodes in order, local functions inlined, the branches of an If taken that
-    constants decide, and operators of frameworks and on integers rewritten (`framework_operators` and
+    """The model with all weights in memory and dense, nodes in order, local functions inlined, the branches of an If
+    taken that constants decide, and operators of frameworks and on integers rewritten (`framework_operators` and
     `integer_operators`).
 
     values: of inputs that become constants; shapes: of inputs with dynamic dimensions. on_reals: False keeps operators
@@ -84,6 +91,7 @@ def read(
         raise InputError("not an ONNX model: it holds no graph with outputs", where=str(path), hint=hint)
     if (text := _not_text(model)) is not None:
         raise InputError(f"not an ONNX model: it has a name that is no UTF-8, {text!r}", where=str(path))
+    sparse_tensors.fill(model, str(path))
     ports = {"input": model.graph.input, "output": model.graph.output, "initializer": model.graph.initializer}
     for role, named in ports.items():
         if twice := repeated(port.name for port in named):
