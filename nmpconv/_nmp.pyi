@@ -91,6 +91,30 @@ def points(
     weight: NDArray[float64],
     /,
 ) -> None: ...
+def nearest(
+    x: NDArray[float64],
+    sizes: NDArray[int64],
+    steps: NDArray[float64],
+    origins: NDArray[float64],
+    ends: tuple[float, float],
+    table: NDArray[float64],
+    got: NDArray[float64],
+    /,
+) -> None: ...
+def errors_after(
+    x: NDArray[float64],
+    weight: NDArray[float64],
+    signal: NDArray[float64],
+    got: NDArray[float64],
+    sizes: NDArray[int64],
+    steps: NDArray[float64],
+    origins: NDArray[float64],
+    ends: tuple[float, float],
+    saturated: float,
+    power: NDArray[float64],
+    errors: NDArray[float64],
+    /,
+) -> None: ...
 def round_columns(
     w: NDArray[float64],
     goal: NDArray[float64],

@@ -82,6 +82,16 @@ WIDE void all_points(const fits::Counts &of, double zeros, size_t rows, const do
   }
 }
 
+WIDE void all_nearest(const fits::Grids &of, size_t count, const double *x, const double *table, double *got) {
+  fits::nearest(of, count, x, table, got);
+}
+
+WIDE void all_errors_after(const fits::Grids &of, size_t count, double saturated, const double *x,
+                           const double *weight, const double *signal, const double *got, double *power,
+                           double *errors) {
+  fits::errors_after(of, count, saturated, x, weight, signal, got, power, errors);
+}
+
 template <typename T, size_t RANK>
 using Array = nb::ndarray<T, nb::ndim<RANK>, nb::c_contig, nb::device::cpu>;
 
@@ -124,10 +134,13 @@ void by_channel(Array<const T, 3> rows, Array<const int16_t, 2> weights, Array<d
   all_by_channel(rows.shape(0), rows.shape(2), rows.shape(1), rows.data(), weights.data(), out.data());
 }
 
-void extremes(Wanted x, Array<float, 2> found) {
+void extremes(Array<const float, 3> x, Array<float, 3> found) {
   const Unlocked unlocked;
+  const size_t rows = x.shape(1), columns = x.shape(2);
   float *low = found.data();
-  all_extremes(x.shape(0), x.shape(1), x.data(), low, low + x.shape(1), low + 2 * x.shape(1));
+  for (size_t sample = 0; sample < x.shape(0); sample++, low += 3 * columns) {
+    all_extremes(rows, columns, x.data() + sample * rows * columns, low, low + columns, low + 2 * columns);
+  }
 }
 
 int64_t bins(Array<const float, 1> x, float scale, Array<int64_t, 1> counts) {
@@ -156,6 +169,32 @@ void points(Array<const int64_t, 1> bins, Array<const double, 1> counts, std::tu
              weight.data());
 }
 
+using Sizes = Array<const int64_t, 1>;
+using Steps = Array<const double, 2>;
+using Ends = std::tuple<double, double>;
+
+fits::Grids grids_of(const Sizes &sizes, const Steps &steps, const Array<const double, 1> &origins,
+                     const Ends &ends) {
+  const auto [lo, hi] = ends;
+  return {steps.shape(0), steps.shape(1), sizes.data(), steps.data(), origins.data(), lo, hi};
+}
+
+/* table: [0], or [columns * rows * levels]. */
+void nearest(Array<const double, 1> x, Sizes sizes, Steps steps, Array<const double, 1> origins, Ends ends,
+             Array<const double, 1> table, Array<double, 2> got) {
+  const Unlocked unlocked;
+  const double *entries = table.shape(0) ? table.data() : nullptr;
+  all_nearest(grids_of(sizes, steps, origins, ends), x.shape(0), x.data(), entries, got.data());
+}
+
+void errors_after(Array<const double, 1> x, Array<const double, 1> weight, Array<const double, 1> signal,
+                  Array<const double, 2> got, Sizes sizes, Steps steps, Array<const double, 1> origins, Ends ends,
+                  double saturated, Array<double, 1> power, Array<double, 2> errors) {
+  const Unlocked unlocked;
+  all_errors_after(grids_of(sizes, steps, origins, ends), x.shape(0), saturated, x.data(), weight.data(),
+                   signal.data(), got.data(), power.data(), errors.data());
+}
+
 void round_columns(Array<const double, 3> w, Array<double, 3> goal, Array<const double, 3> shares,
                    Array<const double, 2> step, Array<const double, 1> limits, size_t start, Array<double, 3> q,
                    Array<double, 3> errors) {
@@ -179,5 +218,7 @@ void add_fits(nb::module_ &m) {
   m.def("bins", &bins);
   m.def("bin_errors", &bin_errors);
   m.def("points", &points);
+  m.def("nearest", &nearest);
+  m.def("errors_after", &errors_after);
   m.def("round_columns", &round_columns);
 }

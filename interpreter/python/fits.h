@@ -184,21 +184,39 @@ INTO void extremes(size_t rows, size_t columns, const float *x, float *__restric
   }
 }
 
+/* The bin of a value that is scaled. */
+INTO int32_t bin_of(float scaled, int32_t middle) {
+  const int32_t whole = static_cast<int32_t>(scaled);
+  const int32_t bin = whole - (scaled < static_cast<float>(whole)) + middle;
+  return std::max(std::min(bin, 2 * middle - 1), 0);
+}
+
+/* `bins` of few values, one by one. */
+INTO int64_t few_bins(size_t count, const float *x, float scale, size_t half, int64_t *counts) {
+  int64_t zeros = 0;
+  std::fill_n(counts, 2 * half, 0);
+  for (size_t i = 0; i < count; i++) {
+    counts[bin_of(x[i] * scale, static_cast<int32_t>(half))]++;
+    zeros += x[i] == 0.0f;
+  }
+  return zeros;
+}
+
 /* counts[floor(x * scale) + half]++, and how many are 0, which count, too. |x * scale| <= half; at half, the last one.
  *
  * Some bins are found before they are counted: only that keeps vectors busy. */
 INTO int64_t bins(size_t count, const float *x, float scale, size_t half, int64_t *counts) {
+  if (count < half) {
+    return few_bins(count, x, scale, half, counts);
+  }
   std::vector<uint32_t> odd(2 * half), even(2 * half); /* the same bin twice in a row is no wait */
-  const int32_t middle = static_cast<int32_t>(half), last = 2 * middle - 1;
+  const int32_t middle = static_cast<int32_t>(half);
   int64_t zeros = 0;
   for (size_t first = 0; first < count; first += WIDE_TILE) {
     const size_t some = std::min(WIDE_TILE, count - first);
     int32_t at[WIDE_TILE], none = 0;
     for (size_t i = 0; i < some; i++) {
-      const float scaled = x[first + i] * scale;
-      const int32_t whole = static_cast<int32_t>(scaled);
-      const int32_t bin = whole - (scaled < static_cast<float>(whole)) + middle;
-      at[i] = std::max(std::min(bin, last), 0);
+      at[i] = bin_of(x[first + i] * scale, middle);
       none += x[first + i] == 0.0f;
     }
     zeros += none;
@@ -293,6 +311,79 @@ INTO size_t points(const Counts &of, double step, double reach, double *x, doubl
     }
   }
   return total;
+}
+
+/* Grids that points are rounded to: the first sizes[0] points to those of row 0, and so on. steps: [rows, columns].
+ * origins: [rows]. lo, hi: the least and the largest level. */
+struct Grids {
+  size_t rows, columns;
+  const int64_t *sizes;
+  const double *steps, *origins;
+  double lo, hi;
+};
+
+/* got: [columns, count], the nearest numbers on the grids. table: [columns, rows, levels], what stands for these, or
+ * null. */
+INTO void nearest(const Grids &of, size_t count, const double *x, const double *table, double *got) {
+  const size_t levels = static_cast<size_t>(of.hi - of.lo) + 1;
+  for (size_t column = 0; column < of.columns; column++) {
+    const double *from = x;
+    double *to = got + column * count;
+    for (size_t row = 0; row < of.rows; row++) {
+      const double step = of.steps[row * of.columns + column], origin = of.origins[row];
+      const double *entries = table == nullptr ? nullptr : table + (column * of.rows + row) * levels;
+      const size_t size = static_cast<size_t>(of.sizes[row]);
+      for (size_t i = 0; i < size; i++) {
+        to[i] = clipped(std::floor((from[i] - origin) / step + 0.5), of.lo, of.hi);
+      }
+      for (size_t i = 0; i < size; i++) {
+        to[i] = table == nullptr ? origin + to[i] * step : entries[static_cast<size_t>(to[i] - of.lo)];
+      }
+      from += size;
+      to += size;
+    }
+  }
+}
+
+/* A sum of count terms in lanes. */
+template <typename Term>
+INTO double sum_of(size_t count, Term term) {
+  double sums[LANES] = {}, sum = 0;
+  size_t first = 0;
+  for (; first + LANES <= count; first += LANES) {
+    for (size_t lane = 0; lane < LANES; lane++) {
+      sums[lane] += term(first + lane);
+    }
+  }
+  for (; first < count; first++) {
+    sums[first % LANES] += term(first);
+  }
+  for (const double part : sums) {
+    sum += part;
+  }
+  return sum;
+}
+
+/* power: [rows], sums of weight * signal^2. errors: [rows, columns], of weight * (signal - got)^2, saturated times
+ * where the level nearest to x lies beyond the grid. x, weight, signal: [count]. got: [columns, count]. */
+INTO void errors_after(const Grids &of, size_t count, double saturated, const double *x, const double *weight,
+                       const double *signal, const double *got, double *power, double *errors) {
+  for (size_t row = 0; row < of.rows; row++) {
+    const size_t size = static_cast<size_t>(of.sizes[row]);
+    power[row] = sum_of(size, [=](size_t i) { return weight[i] * (signal[i] * signal[i]); });
+    for (size_t column = 0; column < of.columns; column++) {
+      const double step = of.steps[row * of.columns + column], origin = of.origins[row], lo = of.lo, hi = of.hi;
+      const double *found = got + column * count;
+      errors[row * of.columns + column] = sum_of(size, [=](size_t i) {
+        const double exact = std::floor((x[i] - origin) / step + 0.5), error = signal[i] - found[i];
+        return weight[i] * (error * error * (exact < lo || exact > hi ? saturated : 1.0));
+      });
+    }
+    x += size;
+    weight += size;
+    signal += size;
+    got += size;
+  }
 }
 
 /* Columns [start, end) of one group's weights as they are rounded, each with the errors of those before it. */

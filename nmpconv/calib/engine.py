@@ -112,9 +112,13 @@ class Engine:
 
 
 class FloatEngine(Engine):
-    """The float meaning of an IR graph. fetch: names of activations; the results are float32 in the IR's layout."""
+    """The float meaning of an IR graph. fetch: names of activations; the results are float32 in the IR's layout.
+
+    values: how many there are in the results.
+    """
 
     def __init__(self, graph: Graph, fetch: Sequence[str], threads: int | None = None) -> None:
+        self.values = sum(graph[name].size for name in fetch)
         proto = to_onnx(graph, fetch)
         data, small = serialized(proto, graph.name), is_small(proto)
         del proto

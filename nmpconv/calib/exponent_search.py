@@ -28,7 +28,7 @@ HEADROOM_16 = 2 * (1 - 2.0**-15)
 FLAT = 2.0**-17
 FLAT_POINTS = 4097
 ZOOM = 64
-POINTS = 2**14  # that functions are asked for at once
+POINTS = 2**14  # that functions are asked for at once, for each step of a grid
 Function = Callable[[np.ndarray], np.ndarray]
 Range = tuple[float, float]
 
@@ -239,7 +239,8 @@ class Rounded:
     def key(self) -> Hashable:
         """Equal for statistics that all grids do the same to."""
         histogram = self.stats.histogram
-        counts = blake2b(histogram.counts.tobytes(), digest_size=16).digest()
+        used = histogram.used
+        counts = blake2b(used.tobytes() + histogram.counts[used].tobytes(), digest_size=16).digest()
         return counts, histogram.exponent, histogram.zeros, self.stats.min, self.stats.max, self._saturated
 
     def relative_errors(
@@ -266,43 +267,23 @@ class Rounded:
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `_squares`, of the results of a function: [G] and [G, S]."""
         # The points of a row reach a step beyond what its coarsest grid holds.
+        limits = INT_MIN[bits], INT_MAX[bits]
         reaches = (1 - INT_MIN[bits]) * steps.max(1) + np.abs(origins)
         every, counts, sizes = _points(self.stats, np.array([steps.min(1), reaches]))
         bounds = np.append(0, np.cumsum(sizes)).tolist()
-        power, errors = np.empty(len(steps)), np.empty(steps.shape)
+        steps, origins = np.ascontiguousarray(steps), np.ascontiguousarray(origins)
+        found, levels = [], np.arange(INT_MIN[bits], INT_MAX[bits] + 1.0)
         for part in _parts(sizes.tolist()):
-            first = bounds[part.start]
-            x = every[first : bounds[part.stop]]
-            signal, squares = self._errors_at(x, sizes[part], function, steps[part], origins[part], bits)
-            for i in range(part.start, part.stop):
-                here = slice(bounds[i] - first, bounds[i + 1] - first)
-                weight = counts[bounds[i] : bounds[i + 1]]
-                power[i], errors[i] = weight @ signal[here] ** 2, [weight @ row[here] for row in squares]
-        return power, errors
-
-    def _errors_at(
-        self, x: np.ndarray, sizes: np.ndarray, function: Function, steps: np.ndarray, origins: np.ndarray, bits: int
-    ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The function at the points x of all rows, of these sizes, and squares of its errors with each step."""
-        row = np.repeat(np.arange(len(sizes)), sizes)
-        signal, origin = function(x), origins[row]
-        moved = x - origin
-        levels = np.arange(INT_MIN[bits], INT_MAX[bits] + 1.0)
-        every = []
-        for column in steps.T:
-            step = column[row]
-            exact = np.floor(moved / step + 0.5)
-            level = np.minimum(np.maximum(exact, levels[0]), levels[-1])
-            if len(levels) * len(sizes) < len(x):  # each of them is what many points come to
-                table = function((origins[:, None] + levels * column[:, None]).reshape(-1))
-                got = table.take((level - levels[0]).astype(np.intp) + row * len(levels))
+            points = slice(bounds[part.start], bounds[part.stop])
+            x, grids = every[points], native_sums.Grids(sizes[part], steps[part], origins[part], limits)
+            if len(levels) * len(grids.sizes) < len(x):  # each of them is what many points come to
+                real = grids.origins[:, None] + levels * grids.steps.T[:, :, None]
+                got = grids.nearest(x, function(real.reshape(-1)))
             else:
-                got = function(origin + level * step)
-            squares = (signal - got) ** 2
-            if self._saturated != 1:
-                squares *= np.where(level == exact, 1.0, self._saturated)
-            every.append(squares)
-        return signal, every
+                got = function(grids.nearest(x).reshape(-1)).reshape(-1, len(x))
+            found.append(grids.errors_after(x, counts[points], function(x), got, self._saturated))
+        power, errors = zip(*found, strict=True)
+        return np.concatenate(power), np.concatenate(errors)
 
     def _squares(self, steps: np.ndarray, bits: int, origin: np.ndarray | float) -> tuple[float, np.ndarray]:
         """Sums of the squares of the signal, and of the error at each step [S]: exact for values spread evenly in bins.

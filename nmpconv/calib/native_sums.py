@@ -5,6 +5,8 @@ Floats are added row after row, whatever the CPU: what is made of the sums depen
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nmpconv import _nmp
@@ -67,9 +69,9 @@ def by_channel(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def extremes(x: np.ndarray) -> np.ndarray:
-    """float32 [3, C] of x [R, C], R > 0: the least and the largest of each column, and the sum of its rows in their
-    order. NaN where one is NaN."""
-    table = np.empty((3, x.shape[1]), np.float32)
+    """float32 [N, 3, C] of x [N, R, C], R > 0: the least and the largest of each column, and the sum of its rows in
+    their order. NaN where one is NaN."""
+    table = np.empty((len(x), 3, x.shape[2]), np.float32)
     _nmp.extremes(_floats(x), table)
     return table
 
@@ -115,6 +117,35 @@ def points(
     x, weight = np.empty((2, int(sizes.sum())))
     _nmp.points(bins, counts, of, grids, sizes, x, weight)
     return x, weight, sizes
+
+
+class Grids(NamedTuple):
+    """Grids that points are rounded to: the first sizes[0] of them to those of row 0, and so on.
+
+    sizes: int64 [G]. steps: [G, S]. origins: [G]. limits: the least and the largest level.
+    """
+
+    sizes: np.ndarray
+    steps: np.ndarray
+    origins: np.ndarray
+    limits: tuple[int, int]
+
+    def nearest(self, x: np.ndarray, table: np.ndarray | None = None) -> np.ndarray:
+        """[S, n]: the nearest numbers to points [n] on the grids. table: [S, G, levels], what stands for these."""
+        got = np.empty((self.steps.shape[1], len(x)))
+        entries = np.empty(0) if table is None else _doubles(table).reshape(-1)
+        _nmp.nearest(x, self.sizes, self.steps, self.origins, self.limits, entries, got)
+        return got
+
+    def errors_after(
+        self, x: np.ndarray, weight: np.ndarray, signal: np.ndarray, got: np.ndarray, saturated: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Sums of weight * signal^2 [G], and of weight * (signal - got)^2 [G, S], in eight lanes: the latter counts
+        ``saturated`` times where the level nearest to x lies beyond the grid. x, weight, signal: [n]. got: [S, n]."""
+        power, errors = np.empty(len(self.steps)), np.empty(self.steps.shape)
+        signal, got = _doubles(signal), _doubles(got)
+        _nmp.errors_after(x, weight, signal, got, *self[:4], saturated, power, errors)
+        return power, errors
 
 
 def round_columns(

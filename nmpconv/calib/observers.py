@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.thread_pool import each
 from nmpconv.calib import native_sums
-from nmpconv.calib.engine import Engine
+from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.histogram import Histogram
 from nmpconv.errors import InputError
 
@@ -21,7 +21,8 @@ RISE, RISE_MAX, RISE_FREE = 20.0, 2.25, 0.25  # see `TensorStats.reach`
 DEAD = 2.0**-24  # of the largest peak: what float32 loses beside it, and no grid of 16 bits holds
 TINY = 1e-30  # stands for 0 in a denominator; what is less is nothing
 NEAR = 2.0**-12  # of a limit: what two float32 runs of one function may differ by
-TOGETHER, TENSORS = 8, 1 << 13  # samples whose statistics are in memory, and of how many tensors if not of one sample
+VALUES = 1 << 18  # of all tensors of a group of samples, which are measured together
+TOGETHER, TENSORS = 8, 1 << 13  # groups whose statistics are in memory, and of how many tensors if not of one group
 COUNTED = 1 << 16  # values of one tensor and sample that enter the histogram; the other statistics see all
 
 
@@ -62,26 +63,35 @@ class TensorStats:
     @classmethod
     def of(cls, x: np.ndarray) -> TensorStats:
         """Statistics of one sample's tensor, float32 [..., C]."""
-        rows = np.ascontiguousarray(x, dtype=np.float32).reshape(-1, x.shape[-1] if x.ndim else 1)
-        if not rows.size:
+        return cls.of_samples([x])
+
+    @classmethod
+    def of_samples(cls, tensors: Sequence[np.ndarray]) -> TensorStats:
+        """Statistics of a tensor in some samples, float32 [..., C]: small ones take less work together."""
+        first, count = tensors[0], len(tensors)
+        if not all(x.shape == first.shape for x in tensors):
+            return reduce(cls.merged, map(cls.of, tensors))
+        together = first[np.newaxis] if count == 1 else np.stack(tensors)
+        every = np.ascontiguousarray(together, np.float32).reshape(count, -1, first.shape[-1] if first.ndim else 1)
+        if not every.size:
             return cls()
-        n, width = rows.shape
+        _, n, width = every.shape
         # Several rows side by side make the inner loops long where channels are few.
         fold = next(f for f in (64, 32, 16, 8, 4, 2, 1) if n % f == 0 and (f == 1 or f * width <= 4096))
-        wide = rows.reshape(n // fold, fold * width)
-        least, largest, total = native_sums.extremes(wide).reshape(3, fold, width)
+        found = native_sums.extremes(every.reshape(count, n // fold, fold * width)).reshape(count, 3, fold, width)
+        least, largest = found[:, 0].min(1), found[:, 1].max(1)
         low, high = least.min(0), largest.max(0)
         with np.errstate(over="ignore", invalid="ignore"):  # masks of -3e38
-            mean = total.sum(0, dtype=np.float64) / n
-        stats = cls(float(low.min()), float(high.max()), rows.size, float(mean.mean()), samples=1)
+            mean = np.add.reduce(found[:, 2].sum(1, dtype=np.float64) / n) / count
+            peaks = np.maximum(np.abs(least), np.abs(largest)).astype(np.float64)
+            peaks = peaks if width <= CHANNELS_MAX else peaks.max(1, keepdims=True)
+            stats = cls(float(low.min()), float(high.max()), every.size, float(mean.mean()), samples=count)
+            stats.peak_mean = np.add.reduce(peaks) / count
+            stats.peak_spread = np.add.reduce((peaks - stats.peak_mean) ** 2)
         if width <= CHANNELS_MAX:
             stats.channel_min, stats.channel_max, stats.channel_mean = low, high, mean
-            stats.peak_mean = np.maximum(np.abs(low), np.abs(high)).astype(np.float64)
-        else:
-            stats.peak_mean = np.array([stats.peak])
-        stats.peak_spread = np.zeros_like(stats.peak_mean)
         if stats.is_finite:
-            counted = rows if rows.size <= COUNTED else rows[_counted_rows(n, max(COUNTED // width, 1))]
+            counted = every if n * width <= COUNTED else every[:, _counted_rows(n, max(COUNTED // width, 1))]
             stats.histogram = Histogram.of(counted, stats.peak)
         return stats
 
@@ -243,7 +253,7 @@ def _counted_rows(n: int, wanted: int) -> np.ndarray:
 
 
 def observe(
-    engine: Engine,
+    engine: FloatEngine,
     feeds: Sequence[Mapping[str, np.ndarray]],
     names: Iterable[str] | None = None,
     progress: Progress = silent,
@@ -256,24 +266,30 @@ def observe(
     """
     stats = {name: TensorStats() for name in (engine.fetch if names is None else names)}
 
-    def measured(i: int) -> dict[str, TensorStats]:
-        tensors = engine.run(feeds[i])
-        by_name = {name: TensorStats.of(tensors[name]) for name in stats}
-        for name, statistics in by_name.items():
+    def measured(indices: range) -> dict[str, TensorStats]:
+        runs, by_name = [engine.run(feeds[i]) for i in indices], dict[str, TensorStats]()
+        for name in stats:
+            tensors = [run[name] for run in runs]
+            statistics = TensorStats.of_samples(tensors)
             if not statistics.is_finite:
+                worst = next(i for i, x in zip(indices, tensors, strict=True) if not np.isfinite(x).all())
                 raise OutOfRange(
-                    f"the float model gives NaN or infinity in the tensor {name!r} for sample {i}",
+                    f"the float model gives NaN or infinity in the tensor {name!r} for sample {worst}",
                     hint="check the preprocessing and that the model runs in onnxruntime",
                 )
             if limits and name in limits and _beyond(statistics, *limits[name]):
-                by_name[name] = TensorStats.of(np.clip(tensors[name], *limits[name]))
+                statistics = TensorStats.of_samples([np.clip(x, *limits[name]) for x in tensors])
+            by_name[name] = statistics
         return by_name
 
+    count = max(1, VALUES // max(engine.values, 1))
+    groups = [range(start, min(start + count, len(feeds))) for start in range(0, len(feeds), count)]
     together = max(1, min(TOGETHER, TENSORS // max(len(stats), 1)))
-    for start in range(0, len(feeds), together):
-        indices = range(start, min(start + together, len(feeds)))
-        for i, by_name in zip(indices, each(measured, indices), strict=True):
+    for start in range(0, len(groups), together):
+        some = groups[start : start + together]
+        for group, by_name in zip(some, each(measured, some), strict=True):
             for name, statistics in by_name.items():
                 stats[name].merge(statistics)
-            progress("calibrate", i + 1, len(feeds))
+            for i in group:
+                progress("calibrate", i + 1, len(feeds))
     return stats

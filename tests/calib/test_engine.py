@@ -13,9 +13,9 @@ from nets import Net
 from onnx import helper
 from onnx_text import build
 
-from nmpconv.calib import engine
+from nmpconv.calib import engine, observers
 from nmpconv.calib.engine import FloatEngine, OnnxEngine, is_small
-from nmpconv.calib.observers import observe
+from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.errors import InputError
 from nmpconv.frontend.onnx import load
 from nmpconv.ir import Graph
@@ -101,6 +101,19 @@ def test_observe_counts_every_sample_and_reports_progress() -> None:
     assert set(stats) == {"x", "y"}
     assert (stats["x"].max, stats["x"].count) == ((X * np.float32(3)).max(), 3 * X.size)
     assert stats["y"].min == 0.0
+
+
+def test_small_samples_are_measured_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large ones are not: each holds the memory of its tensors."""
+    feeds, asked = [{"x": X * k, "x2": np.zeros((1, 3), np.float32)} for k in range(5)], list[int]()
+    of = TensorStats.of_samples
+    monkeypatch.setattr(TensorStats, "of_samples", lambda tensors: [asked.append(len(tensors)), of(tensors)][1])
+    whole = observe(FloatEngine(graph(), ["x"]), feeds)
+    assert asked == [5]
+    monkeypatch.setattr(observers, "VALUES", 2 * X.size)
+    parts = observe(FloatEngine(graph(), ["x"]), feeds)
+    assert sorted(asked) == [1, 2, 2, 5]
+    assert np.array_equal(whole["x"].histogram.counts, parts["x"].histogram.counts)
 
 
 def test_observe_names_the_tensor_and_sample_that_is_not_finite() -> None:

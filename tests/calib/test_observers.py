@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmpconv.calib.histogram import BINS, PER_STEP, Histogram
-from nmpconv.calib.observers import COUNTED, TensorStats
+from nmpconv.calib.observers import CHANNELS_MAX, COUNTED, TensorStats
 
 RNG = np.random.default_rng(4)
 SAMPLES = [np.float32(10.0 ** RNG.integers(-3, 4)) * RNG.normal(size=(1, 6, 5, 7)).astype(np.float32) for _ in range(9)]
@@ -45,6 +45,29 @@ def test_two_halves_equal_the_whole(cut: int) -> None:
     assert np.isclose(first.mean, whole.mean)
     assert (first.channel_max == whole.channel_max).all()
     assert np.allclose(first.channel_mean, whole.channel_mean)
+
+
+def test_samples_together_are_those_one_by_one() -> None:
+    together, one_by_one = TensorStats.of_samples(SAMPLES), stats_of(SAMPLES)
+    assert same(together.histogram, one_by_one.histogram)
+    for name in ("min", "max", "count", "samples", "channel_min", "channel_max"):
+        assert np.array_equal(getattr(together, name), getattr(one_by_one, name)), name
+    for name in ("mean", "channel_mean", "peak_mean", "peak_spread"):
+        np.testing.assert_allclose(getattr(together, name), getattr(one_by_one, name), rtol=1e-12)
+
+
+def test_samples_of_many_channels_and_of_other_shapes() -> None:
+    wide = [RNG.normal(size=(1, CHANNELS_MAX + 1)).astype(np.float32) for _ in range(3)]
+    together = TensorStats.of_samples(wide)
+    assert together.channel_min is None
+    np.testing.assert_allclose(together.peak_mean, [np.mean([np.abs(x).max() for x in wide])])
+    unlike = TensorStats.of_samples([SAMPLES[0], SAMPLES[1][:, :2]])
+    assert (unlike.samples, unlike.count) == (2, SAMPLES[0].size + SAMPLES[1][:, :2].size)
+
+
+def test_large_tensors_are_not_counted_whole_together_either() -> None:
+    samples = [RNG.normal(size=(1, COUNTED // 4 + 3, 7)).astype(np.float32) for _ in range(2)]
+    assert same(TensorStats.of_samples(samples).histogram, stats_of(samples).histogram)
 
 
 def test_the_order_of_samples_does_not_matter() -> None:

@@ -99,12 +99,13 @@ def test_the_largest_sums_fit() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 3), (50, 200)])
 def test_extremes(shape: tuple[int, int]) -> None:
-    x = np.random.default_rng(shape[1]).normal(0, 100, shape).astype(np.float32)
-    assert np.array_equal(native_sums.extremes(x), [x.min(0), x.max(0), x.sum(0)])
+    every = np.random.default_rng(shape[1]).normal(0, 100, (3, *shape)).astype(np.float32)
+    x = every[1]
+    assert np.array_equal(native_sums.extremes(every)[1], [x.min(0), x.max(0), x.sum(0)])
     for what in (np.nan, np.inf, -np.inf):
         x[shape[0] // 2, 0] = what
         x[-1, -1] = what
-        assert np.array_equal(native_sums.extremes(x), [x.min(0), x.max(0), x.sum(0)], equal_nan=True)
+        assert np.array_equal(native_sums.extremes(every)[1], [x.min(0), x.max(0), x.sum(0)], equal_nan=True)
 
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 2501])
@@ -168,6 +169,32 @@ def test_points_are_spread_evenly(reach: float) -> None:
     assert sizes.tolist() == [len(x) for _, x, _ in rows]
     assert np.array_equal(x, np.concatenate([x for _, x, _ in rows]))
     assert np.array_equal(weight, np.concatenate([weight for *_, weight in rows]))
+
+
+@pytest.mark.parametrize("limits", [(-128, 127), (-32768, 32767)])
+def test_points_on_grids(limits: tuple[int, int]) -> None:
+    """As numpy has them, bit by bit, in sums of eight lanes; the table of a function stands for the function."""
+    rng, sizes = np.random.default_rng(6), np.array([16, 1, 0, 75])
+    x, weight = rng.normal(0, 40, sizes.sum()), rng.uniform(0, 9, sizes.sum())
+    steps, origins = rng.uniform(0.05, 0.3, (4, 3)), rng.normal(0, 9, 4)
+    grids = native_sums.Grids(sizes, steps, origins, limits)
+    row = np.repeat(np.arange(4), sizes)
+    exact = np.floor((x - origins[row]) / steps[row].T + 0.5)
+    level = np.clip(exact, *limits)
+    got = grids.nearest(x)
+    assert np.array_equal(got, origins[row] + level * steps[row].T)
+    levels = np.arange(limits[0], limits[1] + 1.0)
+    table = np.tanh(origins[:, None] + levels * steps.T[:, :, None])
+    assert np.array_equal(grids.nearest(x, table), np.tanh(got))
+    signal = x * 1.5
+    power, errors = grids.errors_after(x, weight, signal, got, 4.0)
+    squares = weight * ((signal - got) ** 2 * np.where(level == exact, 1.0, 4.0))
+    assert (level != exact).any() == (limits[1] == 127)
+    for i in range(4):
+        lanes = np.zeros((8, 4))
+        for k, column in enumerate(np.vstack([weight * signal**2, squares])[:, row == i].T):
+            lanes[k % 8] += column
+        assert np.array_equal([power[i], *errors[i]], sum(lanes))
 
 
 @pytest.mark.parametrize("end", [20.0, -20.0])
