@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,7 @@ UNIT_RANGE = ("sigmoid", "hard_sigmoid")
 FAR = float(np.finfo(np.float32).max)  # stands for infinity; what a function makes of it is infinite from HUGE on
 HUGE = 1e3
 NEAR = np.linspace(-16.0, 16.0, 4097)
+BOUNDS_KEPT = 4096  # of functions and ranges: a graph and its copies have many in common
 PERIODIC = {"sin": (-1.0, 1.0), "cos": (-1.0, 1.0), "tan": ANY}  # bounds of functions that have extremes everywhere
 
 COARSEST, FINEST = 9, 12  # log2 of the number of pieces of an int16 table
@@ -185,14 +187,7 @@ class Lookup(Op):
         """Those of the function at many points: the others than PERIODIC have no extremes far from 0."""
         if (ends := PERIODIC.get(node.params.last)) and node.params == LookupParams(node.params.last):
             return ends
-        low, high = (min(max(end, -FAR), FAR) for end in inputs[0])
-        y = node.params(np.concatenate([np.linspace(low, high, NEAR.size), np.clip(NEAR, low, high)]))
-        known = all(map(math.isfinite, inputs[0]))
-        least, most = (
-            end if known or abs(end) < HUGE else math.copysign(math.inf, end)
-            for end in (float(y.min()), float(y.max()))
-        )
-        return least, most
+        return _bounds(node.params, *inputs[0])
 
     def origins(self, params: LookupParams, inputs: Sequence[Value], output: Value) -> Origins:
         return Origins.ANY
@@ -371,3 +366,15 @@ def _lower_mod(node: OnnxNode, to: GraphBuilder, x: str) -> None:
     if divisor.size != 1 or not divisor.item() or not math.isfinite(divisor.item()):
         raise Unsupported("a divisor that is not one number other than 0", hint="one number")
     to.emit("lookup", (x,), LookupParams("fmod", float(divisor.item())), node.outputs[0])
+
+
+@lru_cache(maxsize=BOUNDS_KEPT)
+def _bounds(function: LookupParams, low: float, high: float) -> Bounds:
+    """Bounds at many points from low to high, which may be infinite."""
+    first, last = (min(max(end, -FAR), FAR) for end in (low, high))
+    y = function(np.concatenate([np.linspace(first, last, NEAR.size), np.clip(NEAR, first, last)]))
+    known = math.isfinite(low) and math.isfinite(high)
+    least, most = (
+        end if known or abs(end) < HUGE else math.copysign(math.inf, end) for end in (float(y.min()), float(y.max()))
+    )
+    return least, most

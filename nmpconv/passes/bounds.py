@@ -89,6 +89,8 @@ def _unshaped(name: str, makers: Mapping[str, Node]) -> str:
 
 def whole(graph: Graph) -> dict[str, Bounds]:
     """Bounds of indices, truth and the whole numbers that are computed from these and whole constants."""
+    if not any(OPS[node.op].counted for node in graph.nodes):  # which whole numbers begin with
+        return {}
     bounds = known(graph, {})
     names: set[str] = set()
     for node in graph.nodes:

@@ -9,7 +9,9 @@ import pytest
 
 from nmpconv.calib.observers import TensorStats
 from nmpconv.graph.text import parse
+from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.traits import ANY, Bounds
+from nmpconv.passes import bounds
 from nmpconv.passes.bounds import known
 from nmpconv.passes.quantize import exponents
 
@@ -28,10 +30,24 @@ output y
 
 
 def test_constants_are_known_and_inputs_are_not() -> None:
-    bounds = known(parse(GRAPH), {})
-    assert (bounds["w"], bounds["b"], bounds["none"], bounds["x"]) == ((-5.0, 8.0), (1.0, 2.0), ANY, ANY)
-    low, high = bounds["y"]
+    found = known(parse(GRAPH), {})
+    assert (found["w"], found["b"], found["none"], found["x"]) == ((-5.0, 8.0), (1.0, 2.0), ANY, ANY)
+    low, high = found["y"]
     assert -0.01 < low <= 0 and 1 <= high < 1.01
+
+
+def test_functions_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    call = LookupParams.__call__
+    monkeypatch.setattr(LookupParams, "__call__", lambda self, x: [seen.append(x.size), call(self, x)][1])
+    graph = parse(GRAPH.replace('"sigmoid"', '"sigmoid" before=0.7071'))
+    assert known(graph, {}) == known(graph, {})
+    assert len(seen) == 1
+
+
+def test_a_graph_without_indices_has_no_whole_numbers_to_look_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "known", None)
+    assert bounds.whole(parse(GRAPH)) == {}
 
 
 SUM = """\

@@ -52,6 +52,9 @@ def run(
 
 def _cuts(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int]) -> set[tuple[str, str]]:
     """(node, input) of Concats whose input is to be requantized."""
+    concats = [(_parts(graph, node), node) for node in graph.nodes if joins_grids(node)]
+    if not concats:
+        return set()
     groups = {name: set(group) for group in grid_groups(graph, concats=False) for name in group}
     tied = {name: group[0] for group in grid_groups(graph) for name in group}
     tops = {name: top_exponent(span(stats[name], bits[name], graph[name].clamp), bits[name]) for name in groups}
@@ -59,7 +62,6 @@ def _cuts(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int
     read = _read(graph)
     cuts: set[tuple[str, str]] = set()
     indices, numbers = _indices(graph), whole(graph)
-    concats = [(_parts(graph, node), node) for node in graph.nodes if joins_grids(node)]
     for parts, node in sorted(concats, key=lambda row: max(own[name] for name in row[0])):
         needed = {name: max(own[member] for member in groups[name]) for name in parts}
         top, out = max(needed.values()), parts[0]

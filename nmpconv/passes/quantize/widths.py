@@ -121,7 +121,8 @@ def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[
 def _indices(graph: Graph) -> set[str]:
     """Tensors on one grid with whole numbers that 8 bits do not hold."""
     far = {name for name, (low, high) in whole(graph).items() if low < INT_MIN[8] or high > INT_MAX[8]}
-    return {name for group in grid_groups(graph) if far.intersection(group) for name in group}
+    groups = grid_groups(graph) if far else []
+    return {name for group in groups if far.intersection(group) for name in group}
 
 
 def _ports(graph: Graph) -> dict[str, int]:
