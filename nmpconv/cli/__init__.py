@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from nmpconv import __version__
+from nmpconv.base.garbage import SELDOM
 from nmpconv.cli import console
 from nmpconv.cli.flags import today
 from nmpconv.cli.plain_values import PlainCommand, PlainGroup
@@ -22,7 +23,6 @@ from nmpconv.cli.verbosity import reset, talking
 from nmpconv.errors import INTERRUPTED, ExitCode, InputError, NmpError, OutputError
 
 PANELS = 100  # columns of a terminal: in a narrower one, panels of a help page cut the names of options
-SELDOM = 50_000, 20, 20  # thresholds of collections: what a graph of thousands of nodes is made of is no garbage
 BROKEN_PIPE = 141  # what a shell reports for a process that lost the reader of its pipe
 # Commands in the order of --help, with the first sentence of their own: a command's module is imported when it runs.
 COMMANDS = {

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from nmpconv.base.garbage import seldom_collected
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.verdict import Quality
 from nmpconv.base.workers import Here, opened
@@ -90,7 +91,7 @@ def convert(model: Path, data: Mapping[str, Data] | None, options: Options, prog
 
 def fit(context: Context, data: Mapping[str, Data] | None) -> Fitted:
     """The first half of `convert`: up to the integer graph."""
-    with one_thread():
+    with one_thread(), seldom_collected():
         imported = import_model(context, data or {})
         calibrated = calibrate(context, imported)
         context.measure(calibrated.size)
@@ -107,7 +108,7 @@ def fit(context: Context, data: Mapping[str, Data] | None) -> Fitted:
 def finish(fitted: Fitted, whole: Graph, notes: Sequence[str] = ()) -> Result:
     """The second half of `convert`. whole: the integer graph, perhaps with other weights and biases; notes on it."""
     context, calibrated, decision = fitted.context, fitted.calibrated, fitted.decision
-    with one_thread():
+    with one_thread(), seldom_collected():
         quantized = place(context, whole)
         report = describe(context, calibrated, decision, quantized)
         report = replace(report, notes=(*report.notes, *notes))

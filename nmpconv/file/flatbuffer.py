@@ -106,26 +106,23 @@ def _checksum_place(view: memoryview) -> int:
 
 
 def _pack_table(builder: Any, name: str, table: Mapping[str, Any]) -> int:
-    unknown = set(table) - {f.name for f in TABLES[name]}
-    if unknown:
+    given = [(f, value) for f in TABLES[name] if (value := table.get(f.name)) is not None]
+    if len(given) + sum(value is None for value in table.values()) < len(table):
+        unknown = set(table) - {f.name for f in TABLES[name]}
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
-    offsets = {f.name: _pack_reference(builder, f, table[f.name]) for f in TABLES[name] if _refers(f, table)}
+    offsets = {f.name: _pack_reference(builder, f, value) for f, value in given if f.kind != "scalar"}
     builder.StartObject(TABLES[name][-1].slot + 1 if TABLES[name] else 0)
-    for f in TABLES[name]:
-        value = table.get(f.name)
+    for f, value in given:
         if f.name in offsets:
             if f.kind == "union":
-                builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(table[f.name][0]) + 1, 0)
+                builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(value[0]) + 1, 0)
             builder.PrependUOffsetTRelativeSlot(f.slot, offsets[f.name], 0)
-        elif f.kind == "scalar" and value is not None:
+        elif value != f.default:
             getattr(builder, _SLOT[f.type])(f.slot, value, f.default)
-        elif f.required:
+    for f in TABLES[name]:
+        if f.required and f.name not in offsets:
             raise ValueError(f"{name} needs {f.name}")
     return int(builder.EndObject())
-
-
-def _refers(f: Field, table: Mapping[str, Any]) -> bool:
-    return f.kind != "scalar" and table.get(f.name) is not None
 
 
 _SLOT = {
