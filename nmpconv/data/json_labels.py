@@ -6,7 +6,8 @@
    name. Where each image has annotations of one category, that is its class: by its name where the model has all the
    names, else its place among the sorted ids, as for boxes. Otherwise images have no labels.
 
-A class is a number, or a name of the model's classes. Files are relative to the JSON's folder.
+A class is a number, or a name of the model's classes. Files are relative to the JSON's folder, or to one of
+`image_folders`, where the first of them is there.
 """
 
 from __future__ import annotations
@@ -21,6 +22,15 @@ from nmpconv.data.columns import FILES, OF_LISTS, class_number, place_of
 from nmpconv.errors import InputError
 
 ALLOWED = '{"a.png": class, ...}, [{"file": "a.png", "label": class}, ...], or COCO\'s images, annotations, categories'
+
+BESIDE = ", or to a folder `images` in or beside it, or to one that is named like the end of the list's name"
+
+
+def image_folders(path: Path) -> list[str]:
+    """Folders that names may be relative to, seen from the JSON's, in their order: annotations/instances_val2017.json
+    has its images in annotations, images or val2017, beside or in the JSON's folder, or in images/val2017."""
+    split = path.stem.rpartition("_")[2]
+    return [f"{above}{name}" for above in ("", "../") for name in (".", "images", split, f"images/{split}")]
 
 
 def parsed(path: Path, classes: Sequence[str]) -> tuple[list[tuple[int, str]], list[int] | None]:

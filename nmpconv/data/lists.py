@@ -48,7 +48,9 @@ def of_csv(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[in
 def of_json(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[int] | None]:
     """The files that a JSON names, and their labels."""
     entries, labels = json_labels.parsed(path, classes)
-    return _resolve(path, entries, "entry"), labels
+    folders = [path.parent / name for name in json_labels.image_folders(path)]
+    folder = next((one for one in folders if entries and _is_file(located(one, entries[0][1]))), path.parent)
+    return _resolve(path, entries, "entry", folder), labels
 
 
 def parsed(
@@ -99,18 +101,21 @@ def of_text(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[i
     return _resolve(path, entries), None
 
 
-def _resolve(path: Path, entries: list[tuple[int, str]], place: str = "line") -> list[Path]:
-    """The files that a list names, relative to it; all dead and unusable ones are named by their place."""
+def _resolve(
+    path: Path, entries: list[tuple[int, str]], place: str = "line", folder: Path | None = None
+) -> list[Path]:
+    """The files that a list names; all dead and unusable ones are named by their place. folder: that they are relative
+    to, the list's by default."""
     if not entries:
         raise InputError("the list names no files", where=str(path))
-    resolved = [(line, name, located(path.parent, name)) for line, name in entries]
+    resolved = [(line, name, located(folder or path.parent, name)) for line, name in entries]
     dead = [f"{place} {line}: {name}" for line, name, file in resolved if not _is_file(file)]
     if dead:
         more = f" and {len(dead) - LISTED} more" if len(dead) > LISTED else ""
         raise InputError(
             f"{len(dead)} of {len(entries)} files do not exist: {'; '.join(dead[:LISTED])}{more}",
             where=str(path),
-            hint="paths are relative to the list's folder",
+            hint="paths are relative to the list's folder" + (json_labels.BESIDE if folder else ""),
         )
     for suffix in KINDS:
         count = sum(file.suffix.lower() == suffix for _, _, file in resolved)

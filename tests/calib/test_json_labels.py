@@ -54,6 +54,32 @@ def test_forms(path: Path, content: Any, classes: tuple[str, ...], labels: list[
 
 
 @pytest.mark.parametrize(
+    ("list_file", "folder"),
+    [
+        ("all.json", "images"),
+        ("annotations/instances.json", "images"),
+        ("annotations/instances_val2017.json", "val2017"),
+        ("annotations/instances_train.json", "images/train"),
+        ("val/_annotations.coco.json", "val"),
+        ("annotations/instances.json", "."),
+    ],
+)
+def test_images_of_other_folders(tmp_path: Path, list_file: str, folder: str) -> None:
+    (tmp_path / folder / "in").mkdir(parents=True)
+    for name in ("a.png", "in/b.png"):
+        (tmp_path / folder / name).touch()
+    path = tmp_path / list_file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(coco((3, 4), (7, 9))))
+    files, labels = lists.of_json(path)
+    assert [file.resolve() for file in files] == [tmp_path / folder / name for name in ("a.png", "in/b.png")]
+    assert labels == [1, 0]
+    (tmp_path / folder / "in/b.png").unlink()
+    with pytest.raises(InputError, match=r"1 of 2 files do not exist: entry 2: in/b.png"):
+        lists.of_json(path)
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "no list of files: Expecting"),
