@@ -101,23 +101,29 @@ def _is_pattern(name: str) -> bool:
     return "*" in name or "?" in name
 
 
-def read_text(path: Path | str, what: str) -> str:
-    """A text file in UTF-8, or in UTF-16 with a byte order mark. what: "profile" and so on, for the message of the
-    InputError."""
-    data = read_file(path, TEXT_MAX)
+def read_text(path: Path | str, what: str, *, western: bool = False) -> str:
+    """A text file, as `decoded` takes its bytes."""
+    return decoded(read_file(path, TEXT_MAX), what, str(path), western=western)
+
+
+def decoded(data: bytes, what: str, where: str, *, western: bool = False) -> str:
+    """Text in UTF-8, or in UTF-16 with a byte order mark. what: "profile" and so on, for the message of the InputError.
+    western: what is neither is read as Windows of Western Europe writes it, which Excel does to a CSV."""
     is_long = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
         return data.decode("utf-16" if is_long else "utf-8-sig")
     except UnicodeDecodeError as error:
+        if western and not is_long and b"\0" not in data:
+            with suppress(UnicodeDecodeError):
+                return data.decode("cp1252")
         name = "UTF-16" if is_long else "UTF-8"
-        raise InputError(
-            f"not a {what}: byte {error.start} is not {name} text", where=str(path), hint="save it as UTF-8"
-        ) from None
+        problem = f"not a {what}: byte {error.start} is not {name} text"
+        raise InputError(problem, where=where, hint="save it as UTF-8") from None
 
 
-def read_lines(path: Path | str, what: str) -> list[str]:
+def read_lines(path: Path | str, what: str, *, western: bool = False) -> list[str]:
     """Those of a text file, as `read_text`, without empty ones at its end. InputError for more than LINES_MAX."""
-    text = read_text(path, what).rstrip()
+    text = read_text(path, what, western=western).rstrip()
     ends = sum(map(text.count, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")) - text.count("\r\n")
     if (count := ends + 1) > LINES_MAX:
         raise InputError(f"not a {what}: {count} lines; at most {LINES_MAX} can be read", where=str(path))

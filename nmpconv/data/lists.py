@@ -12,6 +12,7 @@ from nmpconv.base.files import read_lines
 from nmpconv.data import json_labels
 from nmpconv.data.audio import SUFFIX as SOUND
 from nmpconv.data.columns import FILES, LISTED, OF_LISTS, class_number, place_of
+from nmpconv.data.images import SUFFIXES
 from nmpconv.errors import InputError
 
 KINDS = (".npy", SOUND, ".csv", ".tsv")  # of which a list has all or none
@@ -31,8 +32,16 @@ def _is_file(path: Path) -> bool:
 def is_table(path: Path, lines: Sequence[str]) -> bool:
     """Checks whether a .csv has numbers, and names no files."""
     first = next((row for row in _cells(path, lines[:1])), [])
-    names_files = place_of(first, FILES) is not None or (first and _is_file(located(path.parent, first[0].strip())))
-    return not names_files
+    if place_of(first, FILES) is not None:
+        return False
+    name = first[0].strip() if first else ""
+    return not (_is_file(located(path.parent, name)) or Path(name).suffix.lower() in (*SUFFIXES, ".npy", SOUND))
+
+
+def names_file(path: Path, lines: Sequence[str]) -> bool:
+    """Checks whether a text begins with a file, maybe with a class behind it."""
+    first = next((line.strip() for line in lines if line.strip() and not line.startswith("#")), "")
+    return any(_is_file(located(path.parent, name)) for name in (first, *first.replace(",", " ").split()[:1]))
 
 
 def _cells(path: Path, lines: Sequence[str]) -> Iterator[list[str]]:
@@ -49,7 +58,7 @@ def of_json(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[i
     """The files that a JSON names, and their labels."""
     entries, labels = json_labels.parsed(path, classes)
     folders = [path.parent / name for name in json_labels.image_folders(path)]
-    folder = next((one for one in folders if entries and _is_file(located(one, entries[0][1]))), path.parent)
+    folder = next((at for at in folders if entries and _is_file(located(at, entries[0][1]))), path.parent)
     return _resolve(path, entries, "entry", folder), labels
 
 
@@ -101,9 +110,7 @@ def of_text(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[i
     return _resolve(path, entries), None
 
 
-def _resolve(
-    path: Path, entries: list[tuple[int, str]], place: str = "line", folder: Path | None = None
-) -> list[Path]:
+def _resolve(path: Path, entries: list[tuple[int, str]], place: str = "line", folder: Path | None = None) -> list[Path]:
     """The files that a list names; all dead and unusable ones are named by their place. folder: that they are relative
     to, the list's by default."""
     if not entries:

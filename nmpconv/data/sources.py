@@ -3,17 +3,16 @@ opened."""
 
 from __future__ import annotations
 
-import io
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from nmpconv.base.files import place, read_lines
-from nmpconv.data import archives, containers, lists, tables
+from nmpconv.base.files import decoded, place, read_lines
+from nmpconv.data import archives, containers, lists, npy_files, tables
 from nmpconv.data.archives import Member
 from nmpconv.data.audio import SUFFIX as SOUND
 from nmpconv.data.audio import Ears, deaf
@@ -25,8 +24,11 @@ from nmpconv.errors import InputError
 if TYPE_CHECKING:
     from PIL import Image
 
-HEADER_MAX = 1 << 16  # bytes of an array's header
-LISTS = {".txt": lists.of_text, ".lst": lists.of_text, ".json": lists.of_json}  # of files
+LISTS = {
+    **{".txt": lists.of_text, ".lst": lists.of_text, ".json": lists.of_json},
+    **dict.fromkeys(tables.SUFFIXES, lists.of_csv),
+}  # of files
+UNREAD = {".heic", ".heif", ".avif", ".jp2", ".jxl", ".svg", ".dng", ".cr2", ".nef", ".arw"}  # pictures
 LABELS = "labels.csv"  # in a folder: the labels of its samples
 SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}  # names of folders that are no classes
 Item: TypeAlias = "Path | Member | Image.Image | np.ndarray"
@@ -104,10 +106,10 @@ class Items:
     def array(self, i: int) -> np.ndarray:
         sample = self._samples[i]
         if isinstance(sample, Member):
-            return _npy_of(sample)
+            return npy_files.of_bytes(sample.read(), sample.place)
         if not isinstance(sample, Path):
             return np.asarray(sample)
-        return self._ears(sample) if sample.suffix.lower() == SOUND else _load_npy(sample)
+        return self._ears(sample) if sample.suffix.lower() == SOUND else npy_files.load(sample)
 
 
 class Stack:
@@ -144,7 +146,7 @@ def stacked(path: Path, input_name: str) -> np.ndarray | None:
     suffix = path.suffix.lower()
     if suffix not in (".npy", ".npz", *containers.HDF5) or not path.is_file():
         return None
-    return _load_npy(path) if suffix == ".npy" else containers.read(path, input_name)[0]
+    return npy_files.load(path) if suffix == ".npy" else containers.read(path, input_name)[0]
 
 
 def open_source(
@@ -166,11 +168,8 @@ def open_source(
     if not path.is_file():
         raise InputError("is neither a folder nor a regular file", where=str(path))
     suffix = path.suffix.lower()
-    if suffix in tables.SUFFIXES:
-        lines = read_lines(path, "list of files or table of numbers")
-        if lists.is_table(path, lines):
-            return tables.read(lines, str(path), shape, cut, classes)
-        return _samples(*lists.of_csv(path, classes), ears, shape, cut, classes)
+    if (lines := _table(path)) is not None:
+        return tables.read(lines, str(path), shape, cut, classes)
     if suffix in LISTS:
         return _samples(*LISTS[suffix](path, classes), ears, shape, cut, classes)
     if archives.is_archive(path):
@@ -183,11 +182,11 @@ def open_source(
     if suffix in containers.SUFFIXES:
         return _stack(path, *containers.read(path, input_name))
     if suffix == ".npy":
-        array = _load_npy(path)
+        array = npy_files.load(path)
         return Items([path]) if is_one(array, shape) else _stack(path, array)
     if suffix in SUFFIXES or suffix == SOUND:
         return Items([path], ears=ears)
-    kinds = (*tables.SUFFIXES, *LISTS, ".npy", *containers.SUFFIXES, *archives.ZIP, ".tar", SOUND)
+    kinds = (*LISTS, ".npy", *containers.SUFFIXES, *archives.ZIP, ".tar", SOUND)
     allowed = f"a folder, {', '.join(kinds)}"
     raise InputError(
         f"a file of type {suffix or '(none)'}",
@@ -203,11 +202,18 @@ def files_of(path: Path) -> list[Path]:
         files, _ = _files_in(path)
         return [*files, *(file for file in [path / LABELS] if file.is_file())]
     suffix = path.suffix.lower()
-    if suffix in LISTS:
-        return [path, *LISTS[suffix](path, ())[0]]
-    if suffix in tables.SUFFIXES and not lists.is_table(path, read_lines(path, "list of files or table of numbers")):
-        return [path, *lists.of_csv(path)[0]]
-    return [path]
+    return [path, *LISTS[suffix](path, ())[0]] if suffix in LISTS and _table(path) is None else [path]
+
+
+def _table(path: Path) -> list[str] | None:
+    """The lines of a table of numbers; None for a list of files, and for what is no text."""
+    suffix, what = path.suffix.lower(), "list of files or table of numbers"
+    if suffix in tables.SUFFIXES:
+        return lines if lists.is_table(path, lines := read_lines(path, what, western=True)) else None
+    if suffix != ".txt":
+        return None
+    lines = read_lines(path, what, western=True)
+    return lines if tables.is_numeric_text(lines) and not lists.names_file(path, lines) else None
 
 
 def is_one(array: np.ndarray, shape: tuple[int, ...]) -> bool:
@@ -238,18 +244,16 @@ def _samples(
     opened = []
     for file in files:
         where, lines = (
-            (file.place, _lines(file)) if isinstance(file, Member) else (str(file), read_lines(file, "table"))
+            (file.place, _lines(file))
+            if isinstance(file, Member)
+            else (str(file), read_lines(file, "table", western=True))
         )
         opened.append(tables.read(lines, where, shape, cut, classes))
     return Tables(opened, labels, labelled)
 
 
 def _lines(member: Member) -> list[str]:
-    try:
-        return member.read().decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        problem = f"not a table: byte {error.start} is not UTF-8 text"
-        raise InputError(problem, where=member.place, hint="save it as UTF-8") from None
+    return decoded(member.read(), "table", member.place, western=True).splitlines()
 
 
 def _kind(suffix: str) -> str:
@@ -272,15 +276,28 @@ def _of_one_kind(files: Sequence[Any], where: str, others: str) -> list[Any]:
         kinds = " and ".join(f"{counts[kind]} {kind}" for kind in sorted(counts, key=lambda kind: kind[0] == "."))
         raise InputError(f"{kinds} files; one kind is allowed", where=where)
     if not counts:
-        other = Counter(file.suffix.lower() or file.name for file in files)
+        other = Counter(file.suffix.lower() or "without a suffix" for file in files)
         what = ", ".join(f"{n} {kind}" for kind, n in sorted(other.items())[:LISTED]) or "nothing"
         raise InputError(
             f"no samples in the {others} (found: {what})",
             where=where,
-            hint=f"allowed: {' '.join(SUFFIXES)}, .npy arrays, .csv tables of numbers, or .wav",
+            hint=f"{_advice(other)}allowed: {' '.join(SUFFIXES)}, .npy arrays, .csv tables of numbers, or .wav",
         )
     [kind] = counts
     return [file for file in files if _kind(file.suffix) == kind]
+
+
+def _advice(suffixes: Collection[str]) -> str:
+    """The way out for suffixes that people expect to be read."""
+    if any(archives.is_archive(Path(f"x{suffix}")) for suffix in suffixes):
+        return "unpack the archives in it; "
+    return "save the pictures as .png or .jpg; " if UNREAD.intersection(suffixes) else ""
+
+
+def _left_out(files: Sequence[Any]) -> tuple[str, ...]:
+    """Remarks on pictures that are not read, among others that are."""
+    counts = Counter(suffix for file in files if (suffix := file.suffix.lower()) in UNREAD)
+    return tuple(f"{n} {kind} file(s) left out: save them as .png or .jpg" for kind, n in sorted(counts.items()))
 
 
 def _files_in(path: Path) -> tuple[list[Path], list[Path]]:
@@ -293,19 +310,21 @@ def _files_in(path: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _folder(path: Path, ears: Ears, shape: tuple[int, ...], cut: Cut, classes: Sequence[str], scores: int) -> Source:
-    paths, _ = _files_in(path)
+    paths, files = _files_in(path)
     listed = path / LABELS
     named, remark = None, ""
     if listed.is_file():
         try:
-            files, labels = lists.of_csv(listed, classes)
+            rows, labels = lists.of_csv(listed, classes)
         except InputError as error:
             remark = f"{listed} is not used: {error.message}"
         else:
-            named = {Path(os.path.normpath(p)): c for p, c in zip(files, labels or (), strict=False)}
-    rows = [Path(os.path.normpath(p)) for p in paths]
-    answer = _labels(rows, Path(os.path.normpath(path)), named, str(listed), classes, scores, remark)
-    return _samples(paths, answer.labels, ears, shape, cut, classes, answer.source, answer.remarks)
+            named = {Path(os.path.normpath(p)): c for p, c in zip(rows, labels or (), strict=False)}
+    names = [Path(os.path.normpath(p)) for p in paths]
+    answer = _labels(names, Path(os.path.normpath(path)), named, str(listed), classes, scores, remark)
+    return _samples(
+        paths, answer.labels, ears, shape, cut, classes, answer.source, (*_left_out(files), *answer.remarks)
+    )
 
 
 def _archive(path: Path, shape: tuple[int, ...], cut: Cut, classes: Sequence[str], scores: int) -> Source:
@@ -327,7 +346,9 @@ def _archive(path: Path, shape: tuple[int, ...], cut: Cut, classes: Sequence[str
     where = listed.place if listed else ""
     names = [PurePath(os.path.normpath(member.name)) for member in samples]
     answer = _labels(names, root, named, where, classes, scores)
-    return _samples(samples, answer.labels, deaf, shape, cut, classes, answer.source, (*remarks, *answer.remarks))
+    return _samples(
+        samples, answer.labels, deaf, shape, cut, classes, answer.source, (*remarks, *_left_out(files), *answer.remarks)
+    )
 
 
 def _root(names: Sequence[PurePath]) -> PurePath:
@@ -395,49 +416,6 @@ def _is_gapped(names: Sequence[str], scores: int) -> bool:
 
 def _sentence(*clauses: str) -> str:
     return "; ".join(filter(None, clauses))
-
-
-def _load_npy(path: Path) -> np.ndarray:
-    """The array, mapped from its file: memory is not needed for what is not read."""
-    try:
-        _check_header(path)
-        with np.errstate(all="ignore"):  # of sizes in a header that lies
-            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (MemoryError, ImportError):
-        raise
-    except Exception as error:  # whatever numpy trips over in a header
-        raise InputError(f"not a readable .npy file: {_reason(error)}", where=str(path)) from None
-
-
-def _check_header(path: Path) -> None:
-    """numpy takes as much memory as the header claims to be long."""
-    with path.open("rb") as file:
-        _check_length(file.read(12))
-
-
-def _check_length(start: bytes) -> None:
-    """start: the first 12 bytes of a .npy."""
-    length = int.from_bytes(start[8:12] if start[6:7] > b"\1" else start[8:10], "little")
-    if length > HEADER_MAX:
-        raise ValueError(f"a header of {length} bytes; at most {HEADER_MAX} are allowed")
-
-
-def _npy_of(member: Member) -> np.ndarray:
-    """The array of a .npy in an archive."""
-    content = member.read()
-    try:
-        _check_length(content[:12])
-        return np.asarray(np.load(io.BytesIO(content), allow_pickle=False))
-    except (MemoryError, ImportError):
-        raise
-    except Exception as error:  # whatever numpy trips over in a header
-        raise InputError(f"not a readable .npy file: {_reason(error)}", where=member.place) from None
-
-
-def _reason(error: Exception) -> str:
-    if "Object arrays" in str(error) or "Python objects" in str(error):
-        return "it holds objects of Python; an array of numbers is allowed"
-    return (str(error).splitlines() or [""])[0] or type(error).__name__
 
 
 def _stack(path: Path, array: np.ndarray, labels: Sequence[int] | None = None) -> Source:

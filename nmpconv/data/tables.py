@@ -9,7 +9,8 @@ A table fits a model's input in one of these ways, the first that does:
 
 A header is optional, and lines that begin with # are left out. A column that it calls by one of `columns.OF_TABLES` has
 classes: a window whose rows differ there has no label. A column of time or of an index (`columns.is_time`), which need
-be no numbers, is left out where the others fit without it. Between semicolons a comma is a decimal one.
+be no numbers, is left out where the others fit without it. A second line without a number, as of units, is left out.
+Where commas do not part columns, a comma is a decimal one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from nmpconv.data.columns import OF_TABLES, class_number, is_time, place_of
 from nmpconv.errors import InputError
 
 SUFFIXES = (".csv", ".tsv")
-DELIMITERS = "\t;,"  # the first of these in the first line parts columns
+DELIMITERS = "\t;|,"  # the first of these in the first line parts columns; without any, spaces do
 KEYS = ("window", "step")
 ALLOWED = "a table has numbers, and maybe a column `label`; a list of files has a column `file`"
 WINDOWED = re.compile(r"(.*)@((?:window|step)=[^@/\\]*)")
@@ -133,13 +134,17 @@ def read(
     first = next((i for i, line in enumerate(lines) if _has_cells(line)), len(lines))
     if first == len(lines):
         raise InputError("the table is empty", where=where)
-    delimiter = next((mark for mark in DELIMITERS if mark in lines[first]), ",")
+    delimiter = _delimiter(lines[first], lines[-1])
+    if delimiter == " ":
+        lines = [" ".join(line.split()) for line in lines]
     header = _cells(lines[first], delimiter)
-    if all(_is_number(_points(cell, delimiter)) for cell in header):
+    if _numeric(header, delimiter) == len(header):
         header = _header_above(lines[:first], delimiter, len(header))
     else:
         first += 1
     at = [i for i in range(first, len(lines)) if _has_cells(lines[i])]
+    if header and len(at) > 1 and not _numeric(_cells(lines[at[0]], delimiter), delimiter):
+        at = at[1:] if _numeric(_cells(lines[at[1]], delimiter), delimiter) else at  # units
     rows, places = [lines[i] for i in at], [f"{where}:{i + 1}" for i in at]
     _check_cells(rows, places, delimiter, header)
     label_at = place_of(header, OF_TABLES)
@@ -151,6 +156,25 @@ def read(
         cells = csv.reader(rows, delimiter=delimiter)
         labels = [class_number(row[label_at], classes, place) for row, place in zip(cells, places, strict=True)]
     return Windows(where, values, labels, shape, cut)
+
+
+def is_numeric_text(lines: Sequence[str]) -> bool:
+    """Checks whether the last line has numbers alone: other text files are lists of files."""
+    last = next((line for line in reversed(lines) if _has_cells(line)), "")
+    delimiter = _delimiter(last, last)
+    cells = _cells(" ".join(last.split()) if delimiter == " " else last, delimiter) if last else []
+    return bool(cells) and _numeric(cells, delimiter) == len(cells)
+
+
+def _delimiter(first: str, last: str) -> str:
+    """The mark that parts columns, by the first line; spaces by the last one, which has numbers alone then."""
+    cells = last.split()
+    spaced = len(cells) > 1 and _numeric(cells, " ") == len(cells)
+    return next((mark for mark in DELIMITERS if mark in first), " " if spaced else ",")
+
+
+def _numeric(cells: Sequence[str], delimiter: str) -> int:
+    return sum(_is_number(_points(cell, delimiter)) for cell in cells)
 
 
 def _has_cells(line: str) -> bool:
@@ -238,8 +262,8 @@ def _check_cells(rows: Sequence[str], places: Sequence[str], delimiter: str, hea
 
 
 def _points(text: str, delimiter: str) -> str:
-    """Numbers as Python writes them: programs that part columns by semicolons do so since commas are in numbers."""
-    return text.replace(",", ".") if delimiter == ";" else text
+    """Numbers as Python writes them: programs that part columns by other marks do so since commas are in numbers."""
+    return text if delimiter == "," else text.replace(",", ".")
 
 
 def _numbers(
@@ -278,7 +302,8 @@ def _no_number(reason: str, where: str, places: Sequence[str], header: Sequence[
     where = places[row]
     if not cell.strip():
         return InputError(f"an empty cell in {name}", where=where, hint="fill it, or leave its row out")
-    hint = f"{ALLOWED}; call a column of classes `label`, and leave out other text"
+    other = "call a column of classes `label`, and leave out other text"
+    hint = f"{ALLOWED}; {'part columns by semicolons where numbers have commas' if ',' in cell else other}"
     return InputError(f"not a table of numbers: {cell!r} in {name}", where=where, hint=hint)
 
 

@@ -86,6 +86,35 @@ def test_spreadsheets_of_countries_with_decimal_commas(tmp_path: Path, encoding:
     assert (samples[0].tolist(), samples.labels) == ([[1.25, -2]], (1,))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "encoding"),
+    [
+        ("a.csv", "t;x [m/s²];y [°]\n0;1,25;-2\n1;3;,5\n", "cp1252"),
+        ("a.csv", "x,y\nm/s²,°\n1.25,-2\n3,.5\n", "utf-8"),
+        ("a.csv", "x;y\nm/s²;\n1,25;-2\n3;,5\n", "cp1252"),
+        ("a.csv", "1.25|-2\n3|.5\n", "utf-8"),
+        ("a.csv", "x|y\n1,25|-2\n3|,5\n", "utf-8"),
+        ("a.tsv", "date\tx\ty\n1.2.26 8:00\t1,25\t-2\n1.2.26 9:00\t3\t0,5\n", "utf-8"),
+        ("a.txt", "  1.25  -2.0e+00\n  3     5e-1\n", "utf-8"),
+        ("a.txt", "x y\n1.25 -2\n3 .5\n", "utf-8"),
+        ("a.txt", "x [°]\ty\n1,25\t-2\n3\t,5\n", "cp1252"),
+    ],
+)
+def test_tables_as_loggers_write_them(tmp_path: Path, name: str, text: str, encoding: str) -> None:
+    """Other marks, units below the header, text of Windows, and .txt files."""
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    assert [x.tolist() for x in open_samples(tmp_path / name, (1, 2), None)] == [[[1.25, -2]], [[3, 0.5]]]
+    assert files_of(tmp_path / name) == [tmp_path / name]
+
+
+def test_a_list_of_files_with_numbers_for_names(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        np.save(tmp_path / name, np.ones((1, 2), np.float32))
+        (tmp_path / f"{name}.npy").rename(tmp_path / name)
+    (tmp_path / "a.txt").write_text("0 1\n1 0\n")
+    assert files_of(tmp_path / "a.txt") == [tmp_path / name for name in ("a.txt", "0", "1")]
+
+
 def test_a_file_a_sample_in_folders_of_classes(tmp_path: Path) -> None:
     for name in ("run", "walk"):
         (tmp_path / name).mkdir()
@@ -105,6 +134,8 @@ def test_a_file_a_sample_in_folders_of_classes(tmp_path: Path) -> None:
         ("1,2,3\n4,5,6\n", (1, 8, 3), "2 rows; the model's input takes 8"),
         ("1,2,3\n4,x,6\n", (1, 3), r"t\.csv:2: not a table of numbers: 'x' in column 2 "),
         ("x,y,activity\n1,2,run\n", (1, 3), r"t\.csv:2: .* 'run' in column 3 \('activity'\).* `label`, and leave"),
+        ('x,y\n"1,5",2\n', (1, 2), r"t\.csv:2: .* '1,5' in column 1 .* part columns by semicolons"),
+        ("x,y\nm,s\n", (1, 2), r"t\.csv:2: not a table of numbers: 'm' in column 1"),
         ("1,2,3\n4,,6\n", (1, 3), r"t\.csv:2: an empty cell in column 2 "),
         ("1,2;3,4\nx;1\n", (1, 2), r"t\.csv:2: not a table of numbers: 'x' in column 1"),
         ("1,2,3\n4,5\n", (1, 3), "a row of 2 cells; the first row has 3"),

@@ -247,6 +247,27 @@ def test_missing_and_empty_folders(tmp_path: Path) -> None:
     refused(tmp_path, "empty", r"\(found: 2 \.doc\)")
 
 
+@pytest.mark.parametrize(
+    ("name", "found", "way_out"),
+    [
+        ("a.HEIC", "1 .heic", "save the pictures as .png or .jpg"),
+        ("a.zip", "1 .zip", "unpack the archives in it"),
+        ("a", "1 without a suffix", "allowed: .bmp"),
+    ],
+)
+def test_what_people_expect_to_be_read(tmp_path: Path, name: str, found: str, way_out: str) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(InputError) as refused:
+        open_samples(tmp_path, SHAPE, Preprocess())
+    assert found in refused.value.message and way_out in refused.value.hint
+
+
+def test_pictures_that_are_left_out_are_counted(folder: Path) -> None:
+    assert not open_samples(folder, SHAPE, Preprocess()).remarks
+    (folder / "x.heic").write_bytes(b"x")
+    assert open_samples(folder, SHAPE, Preprocess()).remarks == ("1 .heic file(s) left out: save them as .png or .jpg",)
+
+
 def test_mixed_sources(folder: Path) -> None:
     (folder / "l.txt").write_text("a.png\nx.npy\n")
     np.save(folder / "x.npy", ARRAYS[0])
