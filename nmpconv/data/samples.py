@@ -183,12 +183,13 @@ def _array(
 ) -> np.ndarray:
     if raw.shape not in one_sample(shape):
         turn = turn_of(raw.shape, one_sample(shape))
+        hint = "the batch may be left out; a stack of samples is [n, ...]"
+        if turn:
+            hint = f"its dimensions are in another order: x.transpose{turn} of a sample x fits"
+        if turn and raw.dtype == np.uint8 and len(shape) == 4:
+            hint += "; are these pictures? then give --mean and --std"
         raise InputError(
-            f"an array of shape {list(raw.shape)}; the model's input is {list(shape)}",
-            where=where,
-            hint=f"its dimensions are in another order: x.transpose{turn} of a sample x fits"
-            if turn
-            else "the batch may be left out; a stack of samples is [n, ...]",
+            f"an array of shape {list(raw.shape)}; the model's input is {list(shape)}", where=where, hint=hint
         )
     if raw.dtype.kind not in "biuf":
         raise InputError(f"an array of {raw.dtype}; real numbers are allowed", where=where)

@@ -165,7 +165,7 @@ class Port:
             return InputError(
                 "texts and objects are no numbers",
                 where=self.name,
-                hint="read a file into an array first; `nmpconv run` takes files",
+                hint="open a picture by PIL.Image.open(path), arrays by numpy.load(path); `nmpconv run` takes files",
             )
         from nmpconv.base.turns import turn_of  # not loaded where nothing is refused
 

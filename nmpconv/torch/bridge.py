@@ -50,6 +50,10 @@ class Origin:
         """Copies of a module, such as averages of its weights, share it."""
         return self
 
+    def __reduce__(self) -> str:
+        hint = "save its state_dict(), and load that into what the same call of prepare() returns"
+        raise UsageError("a prepared module cannot be pickled, nor saved as a whole", hint=hint)
+
 
 class PreparedNet(TrainableNet):
     """A `TrainableNet` that knows its conversion."""
@@ -141,6 +145,9 @@ def convert(prepared: PreparedNet) -> Converted:
     No grid is searched anew; exponents that were trained are the parameter's, rounded. Where the file gives an integer,
     the module in eval mode gives the same one.
     """
+    if not isinstance(prepared, PreparedNet):
+        hint = "nmpconv.convert(module, data) converts others"
+        raise UsageError(f"a {type(prepared).__name__}; prepare() makes what is converted here", hint=hint)
     origin = prepared._origin
     with tempfile.TemporaryDirectory(prefix="nmpconv-") as folder:
         path = Path(folder) / origin.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,21 @@ def test_what_cannot_be_trained_is_named(torch: Any, monkeypatch: pytest.MonkeyP
         nmpconv.torch.prepare(Asks(), x)
     with pytest.raises(UsageError, match="example_inputs"):
         nmpconv.torch.prepare(Sums(), np.zeros((1, 4)))
+
+
+def test_a_prepared_module_is_saved_by_its_parameters(torch: Any) -> None:
+    import nmpconv.torch
+
+    module, x = small(torch).eval(), torch.randn(8, 3, 12, 12)
+    prepared, again = (nmpconv.torch.prepare(module, x) for _ in range(2))
+    with torch.no_grad():
+        prepared.get_parameter("0.weight").mul_(1.5)
+    again.load_state_dict(prepared.state_dict())
+    assert nmpconv.torch.convert(again).data == nmpconv.torch.convert(prepared).data
+    with pytest.raises(UsageError, match=r"cannot be pickled.*state_dict"):
+        pickle.dumps(prepared)
+    with pytest.raises(UsageError, match=r"a Sequential; prepare\(\) .*nmpconv.convert\(module, data\)"):
+        nmpconv.torch.convert(module)
 
 
 def test_torch_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
