@@ -429,7 +429,7 @@ uint32_t nmp_together(const nmp_net *net, uint32_t op) {
 }
 
 nmp_status nmp_set_threads(nmp_net *net, uint32_t op, size_t threads) {
-  if (net == NULL || op >= net->model.ops.count || threads < 1 || (threads > 1 && !NMP_KEEP_STEPS)) {
+  if (net == NULL || op >= net->model.ops.count || threads < 1 || (!NMP_KEEP_STEPS && threads > 1)) {
     return NMP_E_ARGUMENT;
   }
 #if NMP_KEEP_STEPS

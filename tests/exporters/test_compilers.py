@@ -7,6 +7,7 @@ FPU. Code of an architecture is compiled in all combinations; what is the same f
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -100,9 +101,88 @@ def test_a_bundle_compiles(
     assert wrong(common, sorted(tmp_path.glob("src/**/*.c")), tmp_path) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cpu", ["M0+", "M3", "M4", "M33", "M55"])
+def test_position_independent_code_keeps_the_base_of_data(
+    cpu: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
+) -> None:
+    """With -frwpi r9 is not the compiler's: assembly that says it overwrites it would leave it so."""
+    flags = ["-std=c99", "-fropi", "-frwpi", *WARNINGS, *includes(root)]
+    common = [*command("clang", cpu, need_tool), *flags]
+    files = [one for one in sources(root, "arch/cortex_m", "arch/plain32", "nmp.c") if "plan" not in one.name]
+    assert wrong([*common, "-O2"], files, tmp_path) == []
+    assert wrong([*common, "-O0"], sources(root, "arch/cortex_m"), tmp_path) == []
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.o")) > 10_000, "nothing is compiled for this CPU"
+
+
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+ASSEMBLY = re.compile(r"\b__asm(?:__)?(?: volatile)?\(")
+
+
+def late_writes(text: str) -> list[str]:
+    """Operands that several instructions read and write, and that the compiler may give an input's register.
+
+    A part of assembly is template : outputs : inputs : what else is written. Vectors have registers of their own.
+    """
+    found = []
+    for start in (match.end() for match in ASSEMBLY.finditer(text)):
+        end, depth = start, 1
+        while depth > 0:
+            quoted = STRING.match(text, end)
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end = quoted.end() if quoted else end + 1
+        bare = STRING.sub(lambda quoted: quoted[0].replace(":", " "), text[start : end - 1])
+        template, outputs, inputs, *_ = [*bare.split(":"), "", ""]
+        read = set(re.findall(r'"([rlw])"', inputs))
+        late = [kind for kind in re.findall(r'"\+([rlw])"', outputs) if (read & {"w"} if kind == "w" else read - {"w"})]
+        found += [f"{template.strip()[:40]}: +{kind}" for kind in late if template.count("\\n") > 1]
+    return found
+
+
+def test_assembly_tells_what_it_writes_before_it_has_read_all(root: Path) -> None:
+    """Otherwise an input of the same value may share the register, and changes on the way."""
+    files = [*sources(root, "arch"), *(root / "interpreter" / "src" / "arch").rglob("*.h")]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in files}
+    assert {name: found for name, text in texts.items() if (found := late_writes(text))} == {}
+    loop = texts["conv_dsp.c"].replace('"+&r"', '"+r"')
+    assert len(late_writes(loop)) == 3
+
+
 def test_big_endian_is_refused(root: Path, need_tool: Callable[..., str]) -> None:
     source = root / "interpreter" / "src" / "nmp.c"
     command = [need_tool("arm-none-eabi-gcc"), *CPUS["M4"], "-mbig-endian", "-fsyntax-only", *includes(root), source]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode != 0
     assert "big-endian processors are not supported" in ran.stderr
+
+
+@pytest.mark.slow
+def test_three_functions_of_the_c_library(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    """Undefined are those and what a compiler's own library has."""
+    gcc, linker, nm = (need_tool(f"arm-none-eabi-{tool}") for tool in ("gcc", "ld", "nm"))
+    flags = [*CPUS["M4"], "-std=c99", "-Os", "-ffreestanding", *includes(root)]
+    assert wrong([gcc, *flags], sources(root), tmp_path) == []
+    subprocess.run([linker, "-r", *tmp_path.glob("*.o"), "-o", tmp_path / "all"], check=True)
+    said = subprocess.run([nm, "-u", tmp_path / "all"], capture_output=True, text=True, check=True).stdout
+    needed = {name for name in said.split() if name != "U"}
+    assert {name for name in needed if not name.startswith("__aeabi_")} == {"memcpy", "memmove", "memset"}
+
+
+def test_addresses_of_16_bits_are_refused(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+    """AVR and MSP430: by a sentence, which every file of the interpreter begins with."""
+    (tmp_path / "any.c").write_text('#include "base/build.h"\n')
+    for target in ("avr", "msp430"):
+        flags = [f"--target={target}", "-std=c99", "-ffreestanding", "-fsyntax-only", *includes(root)]
+        command = [need_tool("clang-19", "clang-16", "clang"), *flags, tmp_path / "any.c"]
+        ran = subprocess.run(command, capture_output=True, text=True)
+        assert ran.returncode != 0 and "processors with addresses of 16 bits are not supported" in ran.stderr, target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", [("gcc",), ("clang-19",), ("clang-16",)])
+@pytest.mark.parametrize("standard", ["c11", "c17", "c2x"])
+def test_later_standards_of_c(
+    standard: str, compiler: tuple[str, ...], root: Path, tmp_path: Path, need_tool: Callable[..., str]
+) -> None:
+    flags = [f"-std={standard}", "-DNMP_FIXED_CPU=1", "-fsyntax-only", *WARNINGS, *MORE, *includes(root)]
+    assert wrong([need_tool(*compiler), *flags], sources(root, "nmp.c", "core", "ops", "kernels"), tmp_path) == []

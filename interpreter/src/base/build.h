@@ -10,6 +10,10 @@
 #error "nmpconv's models are little-endian and are read where they lie: big-endian processors are not supported"
 #endif
 
+#if SIZE_MAX < 0xffffffff
+#error "nmpconv's interpreter counts bytes in 32 bits: processors with addresses of 16 bits are not supported"
+#endif
+
 /* Cortex-M with an FPU: gcc keeps integers in its registers, and then finds too few for the assembly of kernels. There
  * is no float here. Older than 9 it has no name for that.
  */

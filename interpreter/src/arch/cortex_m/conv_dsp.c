@@ -155,7 +155,7 @@ static __attribute__((noinline)) void expand_three(uint32_t *to, const uint8_t *
       "stmia %[to]!, {r0-r5}\n"
       "subs %[n], #1\n"
       "bne 1b\n"
-      : [to] "+r"(to), [x] "+r"(x), [n] "+r"(n)
+      : [to] "+&r"(to), [x] "+&r"(x), [n] "+&r"(n)
       : [k] "r"(k)
       : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
 }

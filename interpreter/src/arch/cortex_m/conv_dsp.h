@@ -29,7 +29,7 @@ typedef struct ends {
 #if NMP_CONV_RANGES
   uint32_t lo, hi; /* of c, four times as int8; first for `pairs_of_channels` */
 #endif
-  enum mode mode;
+  uint8_t mode;   /* enum mode */
   uint8_t bytes;  /* all shifts are safe, and results int8 */
   size_t first;   /* channel */
   int32_t *start; /* or bias */

@@ -36,6 +36,7 @@ typedef struct quad {
 } quad;
 
 typedef char quad_fits[sizeof(quad) <= NMP_DSP_THREE_ROWS_BYTES ? 1 : -1];
+typedef char quad_fills[!NMP_CONV_RANGES || sizeof(quad) > NMP_DSP_THREE_ROWS_BYTES - 16 ? 1 : -1];
 
 /* Three words, a row each, to a column. */
 static inline void expand_column(uint32_t *to, uint32_t a, uint32_t b, uint32_t c) {
@@ -68,14 +69,13 @@ static void expand_columns(uint32_t *to, const uint8_t *const rows[3], const siz
   }
 }
 
-/* n > 0 columns of three rows, 15 instructions each. */
-static void expand_inside(uint32_t *to, const uint8_t *a, const uint8_t *b, const uint8_t *c, size_t step, size_t n) {
-  size_t at = 0;
+/* n > 0 columns of three rows that are `below` bytes apart, 15 instructions each. */
+static void expand_inside(uint32_t *to, const uint8_t *x, size_t below, size_t step, size_t n) {
   __asm__ volatile(
-      "1: ldr r0, [%[a], %[at]]\n"
-      "ldr r1, [%[b], %[at]]\n"
-      "ldr r5, [%[c], %[at]]\n"
-      "add %[at], %[step]\n"
+      "1: ldr r0, [%[x]]\n"
+      "ldr r1, [%[x], %[below]]\n"
+      "ldr r5, [%[x], %[below], lsl #1]\n"
+      "add %[x], %[step]\n"
       "pkhtb r3, r1, r0, asr #16\n"
       "pkhbt r1, r0, r1, lsl #16\n"
       "sxtb16 r0, r1\n"
@@ -87,27 +87,25 @@ static void expand_inside(uint32_t *to, const uint8_t *a, const uint8_t *b, cons
       "stmia %[to]!, {r0-r5}\n"
       "subs %[n], #1\n"
       "bne 1b\n"
-      : [to] "+r"(to), [at] "+r"(at), [n] "+r"(n)
-      : [a] "r"(a), [b] "r"(b), [c] "r"(c), [step] "r"(step)
+      : [to] "+&r"(to), [x] "+&r"(x), [n] "+&r"(n)
+      : [below] "r"(below), [step] "r"(step)
       : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
 }
 
-/* n > 0 columns of int16, 10 instructions each. */
-static void expand_inside_wide(uint32_t *to, const uint8_t *a, const uint8_t *b, const uint8_t *c, size_t step,
-                               size_t n) {
-  size_t at = 0;
+/* n > 0 columns of int16, 9 instructions each. */
+static void expand_inside_wide(uint32_t *to, const uint8_t *x, size_t below, size_t step, size_t n) {
   __asm__ volatile(
-      "1: ldr r0, [%[a], %[at]]\n"
-      "ldr r1, [%[b], %[at]]\n"
-      "ldr r4, [%[c], %[at]]\n"
-      "add %[at], %[step]\n"
+      "1: ldr r0, [%[x]]\n"
+      "ldr r1, [%[x], %[below]]\n"
+      "ldr r4, [%[x], %[below], lsl #1]\n"
+      "add %[x], %[step]\n"
       "pkhbt r2, r0, r1, lsl #16\n"
       "pkhtb r3, r1, r0, asr #16\n"
       "stmia %[to]!, {r2-r4}\n"
       "subs %[n], #1\n"
       "bne 1b\n"
-      : [to] "+r"(to), [at] "+r"(at), [n] "+r"(n)
-      : [a] "r"(a), [b] "r"(b), [c] "r"(c), [step] "r"(step)
+      : [to] "+&r"(to), [x] "+&r"(x), [n] "+&r"(n)
+      : [below] "r"(below), [step] "r"(step)
       : "r0", "r1", "r2", "r3", "r4", "cc", "memory");
 }
 
@@ -250,7 +248,6 @@ static __attribute__((noinline)) void clipped_row(const nmp_conv *c, const quad 
   uint32_t row[ROW_MOST];
   const uint32_t *at = row;
   outputs(q->of.lanes, (uint8_t *)row);
-  __asm__ volatile("" : : "r"(row) : "memory"); /* a naked function does not say what it writes */
   for (; y < end; y += c->out, at++) {
     dsp_store(y, dsp_clip_bytes(*at, lo, hi));
   }
@@ -272,21 +269,30 @@ static void any_columns(const nmp_conv *c, const quad *q, const uint32_t *x, uin
   }
 }
 
-/* The same of two channels in int64. */
+/* Six products of two channels. Two pairs of registers are left for their sums, also where r7 and r9 are taken. */
+#define TAPS_WIDE                   \
+  "ldmia %[x]!, {r2, r3, r12}\n"    \
+  "ldmia %[t]!, {r4, r5, lr}\n"     \
+  "smlald %Q[a], %R[a], r2, r4\n"   \
+  "smlald %Q[b], %R[b], r3, r5\n"   \
+  "smlalbb %Q[a], %R[a], r12, lr\n" \
+  "smlaltt %Q[b], %R[b], r12, lr\n"
+#define ADD_WIDE(COLUMNS)                                               \
+  __asm__ volatile(COLUMNS                                              \
+                   : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [t] "+r"(t) \
+                   :                                                    \
+                   : "r2", "r3", "r4", "r5", "r12", "lr", "memory")
+
+/* Two channels of a pixel in int64. */
 static void any_columns_wide(const nmp_conv *c, const quad *q, const uint32_t *x, uint8_t *y) {
   const uint32_t *t = q->of.weights;
   int64_t a = 0, b = 0;
-  for (int32_t kx = 0; kx < c->h.kernel; kx++) {
-    __asm__ volatile(
-        "ldmia %[x]!, {r0-r2}\n"
-        "ldmia %[t]!, {r3-r5}\n"
-        "smlald %Q[a], %R[a], r0, r3\n"
-        "smlald %Q[b], %R[b], r1, r4\n"
-        "smlalbb %Q[a], %R[a], r2, r5\n"
-        "smlaltt %Q[b], %R[b], r2, r5\n"
-        : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [t] "+r"(t)
-        :
-        : "r0", "r1", "r2", "r3", "r4", "r5", "memory");
+  if (c->h.kernel == 3) {
+    ADD_WIDE(TAPS_WIDE TAPS_WIDE TAPS_WIDE);
+  } else {
+    for (int32_t left = c->h.kernel; left > 0; left--) {
+      ADD_WIDE(TAPS_WIDE);
+    }
   }
   end_wide(c, &q->e, 0, a, 0, 1, y, 0);
   end_wide(c, &q->e, 1, b, 0, 1, y + (1u << nmp_y_wide(c)), 0);
@@ -356,8 +362,7 @@ static void run_segment(const nmp_conv *c, const segment *s, quad *q, size_t pix
   int32_t iy = -c->v.before;
   for (int32_t left = c->v.out; left > 0; left--, iy += stride, y += y_row) {
     if (iy >= 0 && iy < last) {
-      const uint8_t *row = s->x + (size_t)iy * width;
-      (nmp_x_wide(c) ? expand_inside_wide : expand_inside)(columns, row, row + below, row + 2 * below, step, s->inside);
+      (nmp_x_wide(c) ? expand_inside_wide : expand_inside)(columns, s->x + (size_t)iy * width, below, step, s->inside);
     } else {
       expand_edge(c, s, iy, &pad, columns);
     }

@@ -44,7 +44,8 @@ DSP_INLINE int prepare(const nmp_conv *c, size_t first, size_t count, int narrow
 
 void nmp_conv_dsp_prepare(const nmp_conv *c, size_t first, size_t count, int narrow, void *room, ends *e) {
   const int always = NMP_ACTIVATION_BITS == 8 && NMP_WEIGHT_BITS == 8 && NMP_CONV_K_MAX <= 65536;
-  *e = (ends){.mode = mode_of(c), .first = first, .start = room, .shift = (uint8_t *)room + count * sizeof(int32_t)};
+  *e = (ends){
+      .mode = (uint8_t)mode_of(c), .first = first, .start = room, .shift = (uint8_t *)room + count * sizeof(int32_t)};
 #if NMP_CONV_RANGES
   e->lo = (uint8_t)c->lo * 0x01010101u;
   e->hi = (uint8_t)c->hi * 0x01010101u;

@@ -8,7 +8,7 @@
 #define NMP_DSP_ENDS_MAX 64                           /* channels whose ends are prepared at a time */
 #define NMP_DSP_ENDS_BYTES(channels) ((channels) * 5) /* that they take, aligned to 4 */
 #define NMP_DSP_KERNEL_MAX 8                          /* columns of the kernel of a depthwise convolution */
-#define NMP_DSP_THREE_ROWS_BYTES 704                  /* of its scratch (conv_dsp_depthwise.c) */
+#define NMP_DSP_THREE_ROWS_BYTES 672                  /* of its scratch (conv_dsp_depthwise.c) */
 #define NMP_DSP_TAPS_MAX 128                          /* of a depthwise convolution with another kernel */
 #define NMP_DSP_TAPS_ROOM 32 /* bytes of its scratch in front of the weights (conv_dsp_taps.c) */
 

@@ -198,22 +198,22 @@ DSP_INLINE void times2_long(int64_t sum[2], const uint32_t *x, const uint8_t *w,
 #define ACCUMULATE                \
   "smlald %Q[a], %R[a], r0, r4\n" \
   "smlald %Q[b], %R[b], r1, r4\n" \
-  "smlald %Q[a], %R[a], r2, r5\n" \
-  "smlald %Q[b], %R[b], r3, r5\n"
+  "smlald %Q[a], %R[a], r8, r5\n" \
+  "smlald %Q[b], %R[b], r9, r5\n"
   if (!w_wide) {
-    __asm__ volatile(DSP_LOOP("ldr r5, [%[w]], #4\n"
-                              "ldmia %[x]!, {r0-r3}\n"
-                              "sxtb16 r4, r5\n"
-                              "sxtb16 r5, r5, ror #8\n" ACCUMULATE)
+    __asm__ volatile(NMP_PUSH_R9 DSP_LOOP("ldr r5, [%[w]], #4\n"
+                                          "ldmia %[x]!, {r0, r1, r8, r9}\n"
+                                          "sxtb16 r4, r5\n"
+                                          "sxtb16 r5, r5, ror #8\n" ACCUMULATE) NMP_POP_R9
                      : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w] "+r"(w), [n] "+r"(n)
                      :
-                     : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
+                     : "r0", "r1", "r4", "r5", "r8", NMP_R9_LOST "cc", "memory");
   } else if ((uintptr_t)w % 4 == 0) {
-    __asm__ volatile(DSP_LOOP("ldrd r4, r5, [%[w]], #8\n"
-                              "ldmia %[x]!, {r0-r3}\n" ACCUMULATE)
+    __asm__ volatile(NMP_PUSH_R9 DSP_LOOP("ldrd r4, r5, [%[w]], #8\n"
+                                          "ldmia %[x]!, {r0, r1, r8, r9}\n" ACCUMULATE) NMP_POP_R9
                      : [a] "+r"(a), [b] "+r"(b), [x] "+r"(x), [w] "+r"(w), [n] "+r"(n)
                      :
-                     : "r0", "r1", "r2", "r3", "r4", "r5", "cc", "memory");
+                     : "r0", "r1", "r4", "r5", "r8", NMP_R9_LOST "cc", "memory");
   } else {
     for (; n > 0; n--, x += 4, w += 8) {
       const uint32_t first = dsp_load(w), second = dsp_load(w + 4);

@@ -29,7 +29,7 @@ static inline void copy_rows(void *to, const void *from, size_t run, size_t line
       "add %[to], %[back]\n"
       "subs %[rows], #1\n"
       "bne 1b\n"
-      : [to] "+r"(to), [from] "+r"(from), [at] "=&r"(at), [rows] "+r"(rows)
+      : [to] "+&r"(to), [from] "+&r"(from), [at] "=&r"(at), [rows] "+&r"(rows)
       : [run] "r"(run), [line] "r"(line), [back] "r"(back)
       : "q0", "lr", "cc", "memory");
 }

@@ -62,45 +62,45 @@ typedef struct taps {
   "3:\n" TAPS "le lr, 3b\n"
 #define THREE(TAPS) TAPS TAPS TAPS
 
-#define DEPTHWISE(name, START, ROW, JOIN, STORE)                                                          \
-  static void name(const eight *e, const taps *t, void *y, size_t pixels) {                               \
-    const void *x = t->x, *p, *w;                                                                         \
-    const int32_t column = t->column;                                                                     \
-    int32_t left;                                                                                         \
-    __asm volatile(                                                                                       \
-        "1: mov %[p], %[x]\n"                                                                             \
-        "ldr %[w], [%[t], #4]\n"                                                                          \
-        "ldr %[left], [%[t], #24]\n"                                                                      \
-        "vldrw.32 q3, [%[t], #36]\n"                                                                      \
-        "vldrw.32 q4, [%[t], #52]\n" START "2:\n" ROW                                                     \
-        "ldr lr, [%[t], #12]\n"                                                                           \
-        "add %[p], lr\n"                                                                                  \
-        "ldr lr, [%[t], #16]\n"                                                                           \
-        "add %[w], lr\n"                                                                                  \
-        "subs %[left], #1\n"                                                                              \
-        "bne 2b\n" JOIN                                                                                   \
-        "vldrw.32 q0, [%[e]]\n"                                                                           \
-        "vldrw.32 q1, [%[e], #16]\n"                                                                      \
-        "vldrw.32 q2, [%[e], #32]\n"                                                                      \
-        "vldrw.32 q5, [%[e], #48]\n"                                                                      \
-        "vqrshl.s32 q3, q3, q0\n"                                                                         \
-        "vqrshl.s32 q4, q4, q1\n"                                                                         \
-        "vqadd.s32 q3, q3, q2\n"                                                                          \
-        "vqadd.s32 q4, q4, q5\n"                                                                          \
-        "vldrh.16 q0, [%[e], #64]\n"                                                                      \
-        "vldrh.16 q1, [%[e], #80]\n"                                                                      \
-        "vqmovnb.s32 q3, q3\n"                                                                            \
-        "vqmovnt.s32 q3, q4\n"                                                                            \
-        "vmax.s16 q3, q3, q0\n"                                                                           \
-        "vmin.s16 q3, q3, q1\n" STORE                                                                     \
-        "ldrd %[w], lr, [%[t], #28]\n"                                                                    \
-        "add %[x], %[w]\n"                                                                                \
-        "add %[y], lr\n"                                                                                  \
-        "subs %[pixels], #1\n"                                                                            \
-        "bne 1b\n"                                                                                        \
-        : [x] "+r"(x), [y] "+l"(y), [p] "=&l"(p), [w] "=&r"(w), [left] "=&r"(left), [pixels] "+r"(pixels) \
-        : [e] "r"(e), [t] "r"(t), [column] "r"(column)                                                    \
-        : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "lr", "cc", "memory");                                \
+#define DEPTHWISE(name, START, ROW, JOIN, STORE)                                                             \
+  static void name(const eight *e, const taps *t, void *y, size_t pixels) {                                  \
+    const void *x = t->x, *p, *w;                                                                            \
+    const int32_t column = t->column;                                                                        \
+    int32_t left;                                                                                            \
+    __asm volatile(                                                                                          \
+        "1: mov %[p], %[x]\n"                                                                                \
+        "ldr %[w], [%[t], #4]\n"                                                                             \
+        "ldr %[left], [%[t], #24]\n"                                                                         \
+        "vldrw.32 q3, [%[t], #36]\n"                                                                         \
+        "vldrw.32 q4, [%[t], #52]\n" START "2:\n" ROW                                                        \
+        "ldr lr, [%[t], #12]\n"                                                                              \
+        "add %[p], lr\n"                                                                                     \
+        "ldr lr, [%[t], #16]\n"                                                                              \
+        "add %[w], lr\n"                                                                                     \
+        "subs %[left], #1\n"                                                                                 \
+        "bne 2b\n" JOIN                                                                                      \
+        "vldrw.32 q0, [%[e]]\n"                                                                              \
+        "vldrw.32 q1, [%[e], #16]\n"                                                                         \
+        "vldrw.32 q2, [%[e], #32]\n"                                                                         \
+        "vldrw.32 q5, [%[e], #48]\n"                                                                         \
+        "vqrshl.s32 q3, q3, q0\n"                                                                            \
+        "vqrshl.s32 q4, q4, q1\n"                                                                            \
+        "vqadd.s32 q3, q3, q2\n"                                                                             \
+        "vqadd.s32 q4, q4, q5\n"                                                                             \
+        "vldrh.16 q0, [%[e], #64]\n"                                                                         \
+        "vldrh.16 q1, [%[e], #80]\n"                                                                         \
+        "vqmovnb.s32 q3, q3\n"                                                                               \
+        "vqmovnt.s32 q3, q4\n"                                                                               \
+        "vmax.s16 q3, q3, q0\n"                                                                              \
+        "vmin.s16 q3, q3, q1\n" STORE                                                                        \
+        "ldrd %[w], lr, [%[t], #28]\n"                                                                       \
+        "add %[x], %[w]\n"                                                                                   \
+        "add %[y], lr\n"                                                                                     \
+        "subs %[pixels], #1\n"                                                                               \
+        "bne 1b\n"                                                                                           \
+        : [x] "+&r"(x), [y] "+&l"(y), [p] "=&l"(p), [w] "=&r"(w), [left] "=&r"(left), [pixels] "+&r"(pixels) \
+        : [e] "r"(e), [t] "r"(t), [column] "r"(column)                                                       \
+        : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "lr", "cc", "memory");                                   \
   }
 DEPTHWISE(depthwise_8to8, "", COLUMNS(TAP(PIXEL_8)), "", STORE_8)
 DEPTHWISE(depthwise_three_8to8, "", THREE(TAP(PIXEL_8)), "", STORE_8)

@@ -61,7 +61,7 @@ typedef struct walk {
   static void name(const walk *at_) {                                                                        \
     FIXED(const walk *, at, r0);                                                                             \
     __asm volatile(                                                                                        \
-        "push {r6, r7}\n"                                                                                  \
+        NMP_PUSH_R9 "push {r6, r7}\n"                                                                                  \
         "ldm r0, {r0, r1, r2, r3, r4, r5, r6, r7, r8}\n"                                                   \
         "push {r5, r7, r8}\n"                                                                              \
         "mov r8, r1\n"                                                                                     \
@@ -97,10 +97,10 @@ typedef struct walk {
         "strd r7, r5, [sp, #44]\n"                                                                         \
         "bne 1b\n"                                                                                         \
         "add sp, #52\n"                                                                                    \
-        "pop {r6, r7}\n"                                                                                   \
+        "pop {r6, r7}\n" NMP_POP_R9                                                                                   \
         : "+r"(at)                                                                                         \
         :                                                                                                  \
-        : "q0", "q1", "q2", "q3", "q4", "r1", "r2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12",     \
+        : "q0", "q1", "q2", "q3", "q4", "r1", "r2", "r3", "r4", "r5", "r8", NMP_R9_LOST "r10", "r11", "r12",     \
           "lr", "cc", "memory"); \
   }
 

@@ -64,38 +64,38 @@ struct layer {
 /* One row of int8 factors times int8 weights of all channels, four at a time. Loads and stores of less than a vector
  * take their address from a low register.
  */
-#define ROW(name, DOTS, LOAD_BIAS, ADD, STORE)                                                          \
-  static void name(const layer *l_, const void *row_, void *y_) {                                       \
-    const int32x4_t shift = vdupq_n_s32(l_->shift), lo = vdupq_n_s32(l_->lo), hi = vdupq_n_s32(l_->hi); \
-    FIXED(const layer *, l, r0);                                                                        \
-    FIXED(const void *, row, r1);                                                                       \
-    FIXED(void *, y, r2);                                                                               \
-    __asm volatile(                                                                                     \
-        "ldrd r3, r4, [r0, #28]\n"                                                                      \
-        "mov lr, r4\n"                                                                                  \
-        "push {r1, r3, r4, r6, r7}\n"                                                                   \
-        "ldm r0, {r0, r1, r5, r7, r9, r11, r12}\n"                                                      \
-        "b 2f\n"                                                                                        \
-        "1: ldrd r3, lr, [sp, #4]\n"                                                                    \
-        "add r5, r3\n"                                                                                  \
-        "add r7, r3\n"                                                                                  \
-        "add r9, r3\n"                                                                                  \
-        "add r11, r3\n"                                                                                 \
-        "2: ldr r3, [sp]\n" DOTS                                                                        \
-        "vldrb.s32 q1, [r0], #4\n"                                                                      \
-        "vmov d0, r4, r6\n"                                                                             \
-        "vmov d1, r8, r10\n"                                                                            \
-        "vsub.s32 q1, q1, %q[shift]\n" LOAD_BIAS                                                        \
-        "vqrshl.s32 q0, q0, q1\n"                                                                       \
-        "vqadd.s32 q0, q0, q2\n" ADD                                                                    \
-        "vmax.s32 q0, q0, %q[lo]\n"                                                                     \
-        "vmin.s32 q0, q0, %q[hi]\n" STORE                                                               \
-        "subs r12, #1\n"                                                                                \
-        "bne 1b\n"                                                                                      \
-        "pop {r1, r3, r4, r6, r7}\n"                                                                    \
-        : "+r"(l), "+r"(row), "+r"(y)                                                                   \
-        : [shift] "w"(shift), [lo] "w"(lo), [hi] "w"(hi)                                                \
-        : "q0", "q1", "q2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");   \
+#define ROW(name, DOTS, LOAD_BIAS, ADD, STORE)                                                                         \
+  static void name(const layer *l_, const void *row_, void *y_) {                                                      \
+    const int32x4_t shift = vdupq_n_s32(l_->shift), lo = vdupq_n_s32(l_->lo), hi = vdupq_n_s32(l_->hi);                \
+    FIXED(const layer *, l, r0);                                                                                       \
+    FIXED(const void *, row, r1);                                                                                      \
+    FIXED(void *, y, r2);                                                                                              \
+    __asm volatile(NMP_PUSH_R9                                                                                         \
+                   "ldrd r3, r4, [r0, #28]\n"                                                                          \
+                   "mov lr, r4\n"                                                                                      \
+                   "push {r1, r3, r4, r6, r7}\n"                                                                       \
+                   "ldm r0, {r0, r1, r5, r7, r9, r11, r12}\n"                                                          \
+                   "b 2f\n"                                                                                            \
+                   "1: ldrd r3, lr, [sp, #4]\n"                                                                        \
+                   "add r5, r3\n"                                                                                      \
+                   "add r7, r3\n"                                                                                      \
+                   "add r9, r3\n"                                                                                      \
+                   "add r11, r3\n"                                                                                     \
+                   "2: ldr r3, [sp]\n" DOTS                                                                            \
+                   "vldrb.s32 q1, [r0], #4\n"                                                                          \
+                   "vmov d0, r4, r6\n"                                                                                 \
+                   "vmov d1, r8, r10\n"                                                                                \
+                   "vsub.s32 q1, q1, %q[shift]\n" LOAD_BIAS                                                            \
+                   "vqrshl.s32 q0, q0, q1\n"                                                                           \
+                   "vqadd.s32 q0, q0, q2\n" ADD                                                                        \
+                   "vmax.s32 q0, q0, %q[lo]\n"                                                                         \
+                   "vmin.s32 q0, q0, %q[hi]\n" STORE                                                                   \
+                   "subs r12, #1\n"                                                                                    \
+                   "bne 1b\n"                                                                                          \
+                   "pop {r1, r3, r4, r6, r7}\n" NMP_POP_R9                                                             \
+                   : "+r"(l), "+r"(row), "+r"(y)                                                                       \
+                   : [shift] "w"(shift), [lo] "w"(lo), [hi] "w"(hi)                                                    \
+                   : "q0", "q1", "q2", "r3", "r4", "r5", "r8", NMP_R9_LOST "r10", "r11", "r12", "lr", "cc", "memory"); \
   }
 
 #define ROW_8X8(name, DOTS, LOAD_BIAS, STORE) ROW(name, DOTS, LOAD_BIAS, "", STORE)

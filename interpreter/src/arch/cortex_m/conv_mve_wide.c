@@ -37,7 +37,7 @@ typedef struct walk {
     FIXED(const void *, w0, r1);                                                                                 \
     FIXED(const void *, w1, r2);                                                                                 \
     __asm volatile(                                                                                          \
-        "push {r6, r7}\n"                                                                                    \
+        NMP_PUSH_R9 "push {r6, r7}\n"                                                                                    \
         "ldr lr, [r0, #28]\n"                                                                                \
         "vmsr p0, lr\n"                                                                                      \
         "1: ldrd r3, r6, [r0]\n"                                                                             \
@@ -80,10 +80,10 @@ typedef struct walk {
         "subs lr, #1\n"                                                                                      \
         "strd r3, lr, [r0, #20]\n"                                                                           \
         "bne 1b\n"                                                                                           \
-        "pop {r6, r7}\n"                                                                                     \
+        "pop {r6, r7}\n" NMP_POP_R9                                                                                     \
         : "+r"(at), "+r"(w0), "+r"(w1)                                                                       \
         : [lo] "w"(lo), [hi] "w"(hi), [places] "w"(places)                                                   \
-        : "q0", "q1", "q2", "r3", "r4", "r5", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");   \
+        : "q0", "q1", "q2", "r3", "r4", "r5", "r8", NMP_R9_LOST "r10", "r11", "r12", "lr", "cc", "memory");   \
   }
 
 TWO_ROWS(rows_8x16to8, LOAD_8, LOAD_16, STORE_8)

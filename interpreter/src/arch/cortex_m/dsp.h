@@ -83,7 +83,7 @@ static inline uint32_t dsp_clip_bytes(uint32_t a, uint32_t lo, uint32_t hi) {
       "sel %0, %0, %2\n"
       "ssub8 %1, %3, %0\n"
       "sel %0, %0, %3\n"
-      : "+r"(a), "=&r"(spare)
+      : "+&r"(a), "=&r"(spare)
       : "r"(lo), "r"(hi)
       : "cc");
   return a;

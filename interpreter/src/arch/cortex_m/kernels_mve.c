@@ -38,7 +38,7 @@
                  STORE("q0", "y")                                                                        \
                  "letp lr, 1b\n"                                                                         \
                  "2:\n"                                                                                  \
-                 : [y] "+l"(y), [a] "+l"(a), [b] "+l"(b)                                                 \
+                 : [y] "+&l"(y), [a] "+&l"(a), [b] "+&l"(b)                                                 \
                  : [n] "r"(n), [a_shift] "r"(how->a_shift), [b_shift] "r"(how->b_shift),                 \
                    [shift] "r"(-how->shift), [lo] "w"(vdupq_n_s##LANES((int##LANES##_t)how->lo)),        \
                    [hi] "w"(vdupq_n_s##LANES((int##LANES##_t)how->hi))                                   \
@@ -124,7 +124,7 @@ MUL(nmp_mve_mul_16x16to16, 7, 16, 16, 16)
                    "1:\n" LOAD_16_##X("q0", "x") ROUND_AND_CLAMP("16") STORE_16_##Y("q0", "y")               \
                    "letp lr, 1b\n"                                                                           \
                    "2:\n"                                                                                    \
-                   : [y] "+l"(y), [x] "+l"(x)                                                                \
+                   : [y] "+&l"(y), [x] "+&l"(x)                                                                \
                    : [n] "r"(n), [shift] "r"(-shift), [lo] "w"(vdupq_n_s16((int16_t)lo)), [hi] "w"(vdupq_n_s16((int16_t)hi))                             \
                    : "q0", "lr", "memory"); \
   }
@@ -144,7 +144,7 @@ REQUANTIZE(nmp_mve_requantize_16to16, 16, 16)
       "add %[x_], %[column]\n" STEP                                             \
       " %q[sums_], %q[sums_], q0\n"                                             \
       "le lr, 1b\n"                                                             \
-      : [sums_] "+w"(sums), [x_] "+l"(x)                                        \
+      : [sums_] "+w"(sums), [x_] "+&l"(x)                                       \
       : [columns] "r"(window->columns), [column] "r"(column), [live_] "r"(live) \
       : "q0", "lr", "memory")
 
@@ -183,7 +183,7 @@ WINDOW(nmp_mve_sum_16, int16_t, int32_t, 4, int32_t, int32x4_t, vdupq_n_s32(0), 
                    "1: " LOAD "veor q0, q0, q1\n" GATHER STORE \
                    "letp lr, 1b\n"                             \
                    "2:\n"                                      \
-                   : [y] "+l"(y), [x] "+l"(x)                  \
+                   : [y] "+&l"(y), [x] "+&l"(x)                \
                    : [n] "r"(n), [table] "r"(table)            \
                    : "q0", "q1", "q2", "lr", "memory");        \
   }

@@ -4,6 +4,17 @@
 
 #include "kernels/kernels.h"
 
+/* r9 in assembly that takes all registers: with -frwpi a program's data lie from there. */
+#ifdef __ARM_RWPI
+#define NMP_PUSH_R9 "push {r9}\n"
+#define NMP_POP_R9 "pop {r9}\n"
+#define NMP_R9_LOST
+#else
+#define NMP_PUSH_R9
+#define NMP_POP_R9
+#define NMP_R9_LOST "r9",
+#endif
+
 #if !NMP_FIXED_CPU
 /* Kernels that another machine knows by what they need; they cannot be run. */
 nmp_conv_choose_fn nmp_conv_dsp_plan, nmp_conv_mve_plan;
