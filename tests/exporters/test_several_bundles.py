@@ -229,6 +229,14 @@ def test_models_of_one_name_are_refused(first: bytes, tmp_path: Path, capsys: py
         nmpconv.bundle({"kws": first, "KWS": first})
 
 
+@pytest.mark.parametrize(("other", "macro"), [("kws_arena", "KWS_ARENA_BYTES"), ("Kws_input_0", "KWS_INPUT_0_BYTES")])
+def test_models_whose_macros_are_the_same_are_refused(other: str, macro: str, first: bytes) -> None:
+    """A name that another one begins with, up to what its macros are called."""
+    with pytest.raises(UsageError, match=f"kws and {other} would both define {macro}; give one of the files another"):
+        nmpconv.bundle({"kws": first, other: first})
+    assert "src/kws_small_data.h" in nmpconv.bundle({"kws": first, "kws_small": first})
+
+
 def test_old_names_are_there_still(first: bytes, tmp_path: Path, need_tool: Need) -> None:
     """Programs that use model_data.h: the same numbers as under today's names."""
     src = written(tmp_path / "kws", {"kws": first})

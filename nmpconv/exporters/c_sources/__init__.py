@@ -11,9 +11,11 @@ the rest                       what build systems want: see `packages`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from nmpconv.base.files import licence
+from nmpconv.errors import UsageError
 from nmpconv.exporters.c_sources.bundled_model import BundledModel, bundled, c_name, check_name, knows_two_memories
 from nmpconv.exporters.c_sources.data_header import OLD_NAME, data_files, old_header
 from nmpconv.exporters.c_sources.interpreter_sources import ON_PCS, SPDX, interpreter_files
@@ -23,6 +25,7 @@ from nmpconv.exporters.layouts import USUAL, Layout
 
 __all__ = ["ON_PCS", "BundledModel", "bundle", "c_name"]
 CODE = (".c", ".h", ".ino")
+MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 
 
 def bundle(
@@ -36,8 +39,11 @@ def bundle(
     all_ = bundled(models)
     package = package_of(check_name(name) if name else _joined(all_), all_)
     sources = dict(interpreter_files(all_, package.export))
+    macros: dict[str, str] = {}
     for model in all_:
-        sources |= data_files(model, tensors, split=knows_two_memories(all_))
+        own = data_files(model, tensors, split=knows_two_memories(all_))
+        _check_macros(model, own[f"{model.name}_data.h"], macros)
+        sources |= own
     if len(all_) == 1 and all_[0].name != OLD_NAME:
         sources[f"{OLD_NAME}_data.h"] = old_header(all_[0], sources[f"{all_[0].name}_data.h"])
     files = {f"src/{path}": text for path, text in sources.items()}
@@ -46,6 +52,15 @@ def bundle(
     files["README.md"] = readme(package, layouts)
     files["LICENSE"] = licence()
     return {path: text.encode() for path, text in sorted(files.items())}
+
+
+def _check_macros(model: BundledModel, header: str, seen: dict[str, str]) -> None:
+    """Raises UsageError for a macro that another model's header has; seen: models by their macros, added to."""
+    for macro in sorted(set(MACRO.findall(header))):
+        if (other := seen.setdefault(macro, model.name)) != model.name:
+            raise UsageError(
+                f"{other} and {model.name} would both define {macro}; give one of the files another name", where="name"
+            )
 
 
 def _joined(models: Sequence[BundledModel]) -> str:
