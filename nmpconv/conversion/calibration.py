@@ -17,6 +17,7 @@ from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.calib.parity import Parity
 from nmpconv.conversion import import_check
 from nmpconv.conversion.context import Context
+from nmpconv.conversion.costly_widths import InstructionLimit
 from nmpconv.conversion.inputs import open_inputs
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import GUARD_IMAGES, HELD_OUT, Fitter, heads
@@ -75,6 +76,7 @@ class Calibrated:
     samples, feeds: see `Imported`. check: compares the graph with the ONNX model, once (`import_check.compared`).
     fitter: quantizes the graph, with the images that biases and rounding are fitted on. fitted: which of the feeds
     these are. narrowed: a note on the tensors that got no 16 bits because of what they cost; "" where there are none.
+    limit: of its instructions (`costly_widths.Affordable`).
     """
 
     samples: Mapping[str, Samples]
@@ -83,6 +85,7 @@ class Calibrated:
     fitter: Fitter
     fitted: tuple[int, ...]
     narrowed: str = ""
+    limit: InstructionLimit | None = None
 
     @property
     def size(self) -> Size | None:

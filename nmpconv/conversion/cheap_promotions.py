@@ -2,7 +2,7 @@
 
 1. Of the grids that leave the RAM that the widths need as it is, and add at most WORK to the work, those with at least
    SHARE of the noise at the heads (`calib.noise_budget`), the largest share first, as long as that is true of all
-   together.
+   together. Where `costly_widths` took 16 bits away, they may add what its limit of the instructions leaves instead.
 2. The model is converted with them and without. They stay wide where that brings GAIN on images that nothing was fitted
    to, the plan takes no more RAM, and work and file grow by no more than WORK and FLASH. Where it costs more, half of
    them are tried.
@@ -17,6 +17,7 @@ from functools import partial
 from nmpconv.base.workers import Workers
 from nmpconv.calib.noise_budget import budget
 from nmpconv.conversion.candidates import AssumedWidths, Candidate, CandidateEvaluator, narrow, widened, work, work_of
+from nmpconv.conversion.costly_widths import InstructionLimit
 from nmpconv.conversion.quantizer import Fitter, Prepared
 from nmpconv.conversion.validation import Considered, Score
 from nmpconv.passes.memory import plan_memory
@@ -29,17 +30,26 @@ PLACE = "what is nearly free"
 
 
 def run(
-    trials: CandidateEvaluator, prepared: Prepared, workers: Workers | None = None
+    trials: CandidateEvaluator,
+    prepared: Prepared,
+    most: float,
+    limit: InstructionLimit | None,
+    workers: Workers | None = None,
 ) -> tuple[Candidate, Candidate, Score] | None:
     """The model without wide tensors and with those that are worth it, and the score of these; None where none is.
-    prepared: the float graph with its grids. workers: what converts them."""
-    is_cheap = _costs(trials.fitter)
+    prepared: the float graph with its grids. most: what may be added to the work, a part of it. limit: of the
+    instructions. workers: what converts them."""
+    is_cheap, choices = _costs(trials.fitter, most), trials.fitter.choices
+
+    def is_allowed(*names: str) -> bool:
+        wider = trials.fitter.with_choices(widened(choices, names, PLACE))
+        return is_cheap(*names) and (limit is None or limit.allows(wider))
+
     wide: list[str] = []
     for name in _loud(trials, prepared, is_cheap):
-        wide += [name] if is_cheap(*wide, name) else []
+        wide += [name] if is_allowed(*wide, name) else []
     if not wide:
         return None
-    choices = trials.fitter.choices
     halves = [tuple(wide[: len(wide) >> i]) for i in range(len(wide).bit_length())]
     asked = [(choices, ()), *((widened(choices, half, PLACE), half) for half in halves)]
     with closing(trials.all(asked, workers)) as results:
@@ -47,7 +57,7 @@ def run(
         if base is None:  # on other images it may fit
             return None
         for candidate in results:
-            if candidate is not None and _within(base.figures, candidate.figures):
+            if candidate is not None and _within(base.figures, candidate.figures, most):
                 gain = candidate.figures.db - base.figures.db
                 result = base.figures, candidate.figures, candidate.score
                 return result if gain >= GAIN else None  # not where both are exact
@@ -74,8 +84,9 @@ def _loud(trials: CandidateEvaluator, prepared: Prepared, is_cheap: Callable[...
     return [name for name, share in shares.items() if share >= SHARE]
 
 
-def _costs(fitter: Fitter) -> Callable[..., bool]:
-    """Returns a check whether grids cost next to nothing together, by their widths alone.
+def _costs(fitter: Fitter, most: float) -> Callable[..., bool]:
+    """Returns a check whether grids cost next to nothing together, by their widths alone. most: of work, as in
+    `run`.
 
     Only nodes at these grids are looked at again: other nodes cost what they cost without.
     """
@@ -92,10 +103,10 @@ def _costs(fitter: Fitter) -> Callable[..., bool]:
         wide = widths.graph(names)
         changed = {i for name in widths.widened(names) for i in at.get(name, ())}
         more = sum(work_of(wide, wide.nodes[i]) - work_of(plain, wide.nodes[i]) for i in changed)
-        return whole + more <= (1 + WORK) * whole and plan_memory.fits(wide, ram, sharing.with_changed(wide, changed))
+        return more <= most * whole and plan_memory.fits(wide, ram, sharing.with_changed(wide, changed))
 
     return is_cheap
 
 
-def _within(base: Candidate, wide: Candidate) -> bool:
-    return wide.ram <= base.ram and wide.work <= (1 + WORK) * base.work and wide.flash <= (1 + FLASH) * base.flash
+def _within(base: Candidate, wide: Candidate, most: float) -> bool:
+    return wide.ram <= base.ram and wide.work <= (1 + most) * base.work and wide.flash <= (1 + FLASH) * base.flash

@@ -7,12 +7,15 @@
    see may reach further; then the `loud` ones at 8 bits, by their shares of the noise divided by the work that 16 bits
    add. Without samples they are all of these, by the work alone.
 3. As many of them stay int16 as fit, in this order. One that does not fit is left out, and the next ones are looked at,
-   ROUNDS times.
+   ROUNDS times. What that leaves of the instructions is for `cheap_promotions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
 
 from nmpconv.calib.noise_budget import budget
 from nmpconv.calib.observers import OutOfRange
@@ -33,40 +36,59 @@ SHARE = 0.1  # of the noise at the heads
 ROUNDS = 4
 
 
-def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) -> tuple[Fitter, str]:
-    """The fitter with fewer int16 tensors, and a note; the same one and "" where the rule holds as it is.
+@dataclass(frozen=True)
+class InstructionLimit:
+    """Case 1. lean: the fitter with the widths of `--strict`. finish: the planned graph of an integer one."""
 
-    finish: the planned graph of an integer one. target: the only one that counts, where that is a microcontroller.
-    """
+    lean: Fitter
+    finish: Callable[[Graph], Graph]
+    targets: Sequence[str]
+
+    def allows(self, fitter: Fitter) -> bool:
+        """Checks another fitter of the same model."""
+        return all(n <= most for n, most in zip(self._instructions(fitter), self._most, strict=True))
+
+    @cached_property
+    def _most(self) -> list[float]:
+        try:
+            return [max(MOST * count, count + LITTLE) for count in self._instructions(self.lean)]
+        except OutOfRange:  # 8 bits do not hold what was seen
+            return [inf] * len(self.targets)
+
+    def _instructions(self, fitter: Fitter) -> list[int]:
+        """Estimates of each target; the integers are fitted to nothing."""
+        plain = fitter.without_images()
+        integer = plain.quantize(plain.prepare("none", [], Trace()), False, Trace())
+        return costs.totals(to_bytes(self.finish(integer), {}), self.targets)
+
+
+@dataclass(frozen=True)
+class Affordable:
+    """fitter: with the int16 tensors that case 1 allows. note: those that it has no longer; "" where it is as it was.
+    limit: None where nothing limits it."""
+
+    fitter: Fitter
+    note: str = ""
+    limit: InstructionLimit | None = None
+
+
+def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) -> Affordable:
+    """finish: see `InstructionLimit`. target: the only one that counts, where that is a microcontroller."""
     groups = _unasked(fitter)
     lean = _narrowed(fitter, groups)
+    limit = InstructionLimit(lean, finish, (target,) if target in MICROCONTROLLERS else MICROCONTROLLERS)
     least = work(AssumedWidths(lean).graph(()))
-    if not groups or work(AssumedWidths(fitter).graph(())) <= WORK * least:
-        return fitter, ""
-    targets = (target,) if target in MICROCONTROLLERS else MICROCONTROLLERS
-
-    def instructions(candidate: Fitter) -> list[int]:
-        """Estimates of each target; the integers are fitted to nothing."""
-        plain = candidate.without_images()
-        integer = plain.quantize(plain.prepare("none", [], Trace()), False, Trace())
-        return costs.totals(to_bytes(finish(integer), {}), targets)
-
-    try:
-        limits = [max(MOST * count, count + LITTLE) for count in instructions(lean)]
-    except OutOfRange:  # 8 bits do not hold what was seen
-        return fitter, ""
+    if not groups or work(AssumedWidths(fitter).graph(())) <= WORK * least or limit.allows(fitter):
+        return Affordable(fitter, "", limit)
 
     def fits(wide: Sequence[Sequence[str]]) -> bool:
-        counts = instructions(_narrowed(fitter, [group for group in groups if group not in wide]))
-        return all(count <= limit for count, limit in zip(counts, limits, strict=True))
+        return limit.allows(_narrowed(fitter, [group for group in groups if group not in wide]))
 
-    if fits(groups):
-        return fitter, ""
     wide = _affordable(_in_order(lean, groups, least), fits)
     narrow = [group for group in groups if group not in wide]
     names = ", ".join(group[0] for group in narrow)
     note = f"16 bits for {names}: a microcontroller would take over {MOST:g} times the instructions of --strict"
-    return _narrowed(fitter, narrow), note
+    return Affordable(_narrowed(fitter, narrow), note, limit)
 
 
 def _unasked(fitter: Fitter) -> list[list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from nmpconv.conversion import cheap_promotions, costly_widths, file_contents, m
 from nmpconv.conversion.calibration import FAST_IMAGES, Calibrated
 from nmpconv.conversion.candidates import Candidate, CandidateEvaluator, ValidationSet, widened
 from nmpconv.conversion.context import Context
+from nmpconv.conversion.costly_widths import Affordable
 from nmpconv.conversion.diagnostics import FEW_IMAGES
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import HELD_OUT, UNCHECKED, Fitter, Prepared, Recipe
@@ -51,15 +53,15 @@ class Decision:
 
 def limit_costs(context: Context, calibrated: Calibrated) -> Calibrated:
     """Takes 16 bits from tensors that nobody asked them for, where they cost much on a microcontroller."""
-    fitter, note = affordable(context.options, calibrated.fitter)
-    return replace(calibrated, fitter=fitter, narrowed=note)
+    result = affordable(context.options, calibrated.fitter)
+    return replace(calibrated, fitter=result.fitter, narrowed=result.note, limit=result.limit)
 
 
-def affordable(options: Options, fitter: Fitter) -> tuple[Fitter, str]:
+def affordable(options: Options, fitter: Fitter) -> Affordable:
     """Returns what `costly_widths` makes of a fitter, where it is for these options to decide."""
     has_states = bool(options.state or fitter.graph.variables)  # whose errors come back in every call
     if options.bits != "8" or options.widths != "default" or options.faithful or has_states:
-        return fitter, ""
+        return Affordable(fitter)
     finish = finisher(replace(options, max_ram=None, ram=None, drop_channels=False, stream=None))
     return costly_widths.run(fitter, finish, options.target)
 
@@ -91,8 +93,8 @@ def _decided(
 
 
 def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: Decision) -> Decision:
-    """Gives 16 bits to tensors where they cost next to nothing; unless widths are strict, budgets are given, one
-    conversion is to be enough, or the model costs all that it may already. Recipes that were nearly as good compete
+    """Gives 16 bits to tensors where they cost next to nothing, or what `limit_costs` has left; unless widths are
+    strict, budgets are given, or one conversion is to be enough. Recipes that were nearly as good compete
     again: what those tensors lost had hidden how they differ."""
     options, images = context.options, calibrated.fitter.images
     if (
@@ -101,14 +103,14 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
         or options.faithful
         or options.fast
         or options.budget
-        or calibrated.narrowed
         or len(images) < HELD_OUT
     ):
         return decision
     context.progress("widths", 0, 1)
     trial = held_out(context, calibrated)
     trials = CandidateEvaluator(decision.fitter, decision.recipe, trial)
-    if promoted := cheap_promotions.run(trials, decision.prepared, context.workers):
+    work = inf if calibrated.narrowed else cheap_promotions.WORK
+    if promoted := cheap_promotions.run(trials, decision.prepared, work, calibrated.limit, context.workers):
         before, after, score = promoted
         notes, contenders = (*decision.notes, cheap_promotions.note(before, after)), decision.contenders
         if len(contenders) > 1:

@@ -247,7 +247,9 @@ def planned_without_data(context: Context) -> Graph:
     if options.faithful:
         graph, stats, bits, own = given_grids.run(graph, stats, bits, options.bits == "a16w8")
     choices = context.recipe_file.choices(graph).over(own).widths()
-    fitter = decisions.affordable(options, Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices))[0]
+    fitter = decisions.affordable(
+        options, Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices)
+    ).fitter
     integer = fitter.quantize(fitter.prepare(UNFITTED.equalize, [], trace), UNFITTED.gptq, trace)
     step = decisions.one_step(integer, options, trace)
     return ram_plan.planned(step, options.max_ram, options.target, trace, options.memories)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -37,13 +38,19 @@ def net() -> Graph:
     return made.graph(OUT)
 
 
-def found(graph: Graph, choices: Choices = NOTHING, finish: Callable[[Graph], Graph] = plan_memory.run):
+def found(
+    graph: Graph,
+    choices: Choices = NOTHING,
+    finish: Callable[[Graph], Graph] = plan_memory.run,
+    most: float = cheap_promotions.WORK,
+    allows: Callable[[Fitter], bool] = lambda fitter: True,
+):
     images = feeds(graph, 12)
     bits = in_bits(graph, 8, x=16, y=16)
     fitter = Fitter(graph, observed(graph, images), bits, Method(), Rounding(), images, choices=choices)
     trials = CandidateEvaluator(fitter, Recipe("none", False), ValidationSet(images[::3], None, images, finish))
     prepared = fitter.prepare("none", images, Trace())
-    return cheap_promotions.run(trials, prepared)
+    return cheap_promotions.run(trials, prepared, most, SimpleNamespace(allows=allows))
 
 
 def test_the_loud_and_small() -> None:
@@ -69,8 +76,7 @@ def test_costs_of_a_few_grids_are_those_of_the_whole_graph(monkeypatch: pytest.M
         return fits(wide, room, sharing)
 
     monkeypatch.setattr(plan_memory, "fits", noted)
-    monkeypatch.setattr(cheap_promotions, "WORK", 0.1)
-    is_cheap, ram = cheap_promotions._costs(fitter), plan_memory.lower_bound(plain)
+    is_cheap, ram = cheap_promotions._costs(fitter, 0.1), plan_memory.lower_bound(plain)
     names = [(value.name,) for value in graph.activations()]
     answers = []
     for wide in [*names, (MEAN, SMALL), ("a", MEAN, "v")]:
@@ -82,10 +88,18 @@ def test_costs_of_a_few_grids_are_those_of_the_whole_graph(monkeypatch: pytest.M
     assert seen and all(sharing == plan_memory.Sharing.of(wide) for wide, sharing in seen)
 
 
-@pytest.mark.parametrize("limit", ["SHARE", "WORK", "FLASH", "GAIN"])
+@pytest.mark.parametrize("limit", ["SHARE", "FLASH", "GAIN"])
 def test_every_limit_counts(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    monkeypatch.setattr(cheap_promotions, limit, {"SHARE": 1.5, "WORK": 0.0, "FLASH": -0.5, "GAIN": 60.0}[limit])
+    monkeypatch.setattr(cheap_promotions, limit, {"SHARE": 1.5, "FLASH": -0.5, "GAIN": 60.0}[limit])
     assert found(net()) is None
+
+
+def test_work_and_instructions_are_limited() -> None:
+    assert found(net(), most=0.0) is None
+    assert found(net(), most=inf) is not None
+    _, wide, _ = found(net(), allows=lambda fitter: SMALL not in fitter.choices.tensors)
+    assert wide.wide == (MEAN,)
+    assert found(net(), allows=lambda fitter: False) is None
 
 
 def is_wide(graph: Graph) -> bool:

@@ -119,6 +119,37 @@ def test_the_loudest_stay(tmp_path: Path) -> None:
     assert [model.tensors[op.outputs[0]].dtype for op in model.ops] == ["int8", "int16", "int16"]
 
 
+def pooled(path: Path) -> None:
+    """Nearly all of the work is the first layer's, nearly all of the noise that of what comes after the means."""
+    net = Net((1, 16, 16, 16))
+    x = net.add("Relu", net.conv("x", 16, 3))
+    x = net.add("AveragePool", x, kernel_shape=[8, 8], strides=[8, 8])
+    net.save(path, dense(net, net.add("Flatten", net.add("Relu", net.conv(x, 8, 1)), axis=1), 5, relu=False))
+
+
+def test_what_is_nearly_free_gets_what_is_left(tmp_path: Path) -> None:
+    """An input of 16 bits is too much here; small tensors fit, and no target takes more for them than the limit."""
+    path = tmp_path / "net.onnx"
+    pooled(path)
+    data = np.random.default_rng(1).normal(0, 1, (12, 1, 16, 16, 16)).astype(np.float32)
+    result, strict = (convert(path, {"": data}, Options(bits="8", widths=w), silent) for w in ("default", "strict"))
+    assert read(result.data).tensors[read(result.data).inputs[0].tensor].dtype == "int8"
+    narrowed, *_, cheap = [note for note in result.report.notes if note.startswith("16 bits for ")]
+    assert "x: a microcontroller" in narrowed
+    assert "on held-out images" in cheap
+    assert max(times(result.data, strict.data).values()) <= 1.3
+
+
+def test_the_limit_is_that_of_all_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose widths by shape take all instructions that it may gets no more, however little work that is."""
+    path = tmp_path / "net.onnx"
+    pooled(path)
+    data = np.random.default_rng(1).normal(0, 1, (12, 1, 16, 16, 16)).astype(np.float32)
+    monkeypatch.setattr(costly_widths, "WORK", 9.0)
+    result = convert(path, {"": data}, Options(bits="8"), silent)
+    assert not any(note.startswith("16 bits for ") for note in result.report.notes)
+
+
 def test_sizes_without_data_hold_it(tmp_path: Path) -> None:
     NETS["deep"](tmp_path / "net.onnx")
     default, strict = (plan(tmp_path / "net.onnx", Options(bits="8", widths=w)).data for w in ("default", "strict"))

@@ -113,7 +113,9 @@ def test_recipes_that_were_nearly_as_good_compete_again_where_tensors_get_16_bit
     pair = plain, replace(plain, wide=(promoted,), db=28.0), Score(28.0, None, 4)
     monkeypatch.setattr(recipe_search, "tried", scores)
     monkeypatch.setattr(cheap_promotions, "run", lambda *_: pair)
-    monkeypatch.setattr(costly_widths, "run", lambda fitter, *_: (fitter, ""))  # the net is very small
+    monkeypatch.setattr(
+        costly_widths, "run", lambda fitter, *_: costly_widths.Affordable(fitter)
+    )  # the net is very small
     data = rng.normal(size=(12, 1, 2, 6, 6)).astype(np.float32)
     result = nmpconv.convert(path, data)
     assert list(calls[-1]) == [Recipe("scalar", True), Recipe("vector", True)]
