@@ -264,9 +264,9 @@ def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.
     recipes = counts["validation.py:_score"]
     assert recipes > 3
     assert counts["plan_memory.py:run"] > recipes
-    assert counts["placement.py:_meets"] <= 6  # two of them for what widths cost on boards, others by zero points
+    assert counts["placement.py:_meets"] <= 12  # half for what widths cost on boards, others by zero points
     assert counts["parity.py:_model"] == 1  # the user's model
-    assert counts["exponents.py:provisional"] <= 4  # not for each grid that could be wide
+    assert counts["exponents.py:provisional"] <= 5  # not for each grid that could be wide
     assert counts["verify.py:verify"] <= 40  # what only competes is not verified
 
 

@@ -7,11 +7,13 @@ A map y[i] = scale[i] * x[source[i]] + shift[i] on the last axis, all sources di
 
 It is merged
 
-3. into the layer that computes x, if nobody else reads x and x is not saturated; reshapes that keep the last axis may
-   lie in between;
+3. into the layer that computes x; moves that keep the channels may lie in between. If x is saturated, the map must be
+   positive factors that change no bound but by one factor for all. If others read x, too, as in weighted sums of
+   features, it must be one factor, and they must be layers, which take up its inverse;
 4. else into the layers that read y, if they all can take it and y is neither saturated nor an output. Padding stands
    for another value then, pad_x = (pad_y - shift) / scale. It must be no larger than x itself is, for it lies on the
    grid of x: a wider one would cost x bits. So only raw pixels take a padding before calibration tells what x reaches.
+   A map of case 2 goes below moves that keep the channels, if layers read what these make.
 
 A grouped convolution takes only maps that keep the channels' order. What cannot be merged stays as it is.
 """
@@ -21,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 import numpy as np
 
@@ -30,7 +33,7 @@ from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.traits import Bounds
 from nmpconv.ops.weighted import groups_of
 from nmpconv.passes.affine_maps import Affine, merge_into_reader, pad_before
-from nmpconv.passes.rewrite import Editor, apply
+from nmpconv.passes.rewrite import Editor, apply, intersect
 
 PIXEL_RANGE = (-128.0, 127.5)  # what rounds to a pixel - 128
 
@@ -38,7 +41,9 @@ PIXEL_RANGE = (-128.0, 127.5)  # what rounds to a pixel - 128
 def run(graph: Graph, peaks: Mapping[str, float] | None = None) -> Graph:
     """peaks: the largest magnitude of activations, by name; those of raw pixels are known."""
     ranges = {name: (-peak, peak) for name, peak in (peaks or {}).items()}
-    return apply(graph, _backward, partial(_forward, {**ranges, **dict.fromkeys(graph.pixels, PIXEL_RANGE)}))
+    return apply(
+        graph, _backward, _below_move, partial(_forward, {**ranges, **dict.fromkeys(graph.pixels, PIXEL_RANGE)})
+    )
 
 
 def affine(editor: Editor, node: Node) -> Affine | None:
@@ -81,20 +86,26 @@ def _backward(editor: Editor, node: Node) -> bool:  # case 3
     affine_map = affine(editor, node)
     if affine_map is None:
         return False
-    between: list[Node] = []
+    between, first = list[Node](), node
     layer = editor.producer(affine_map.x)
-    while layer is not None and layer.op == "reshape" and _private(editor, layer):
-        if editor[layer.inputs[0]].shape[-1:] != editor[affine_map.x].shape[-1:]:
-            return False
-        between.append(layer)
+    while layer is not None and _keeps_channels(editor, layer) and _private(editor, layer):
+        between, first = [*between, layer], layer
         layer = editor.producer(layer.inputs[0])
-    if layer is None or layer.op not in WEIGHTED or not _private(editor, layer):
+    if layer is None or layer.op not in WEIGHTED or (groups_of(layer) > 1 and not affine_map.keeps_order):
         return False
-    if editor[layer.outputs[0]].clamp is not None or (groups_of(layer) > 1 and not affine_map.keeps_order):
+    x, out = editor[layer.outputs[0]], editor[node.outputs[0]]
+    others = [user for user in editor.users(x.name) if user is not first]
+    if out.clamp is not None and (between or others):
+        return False  # moves cannot saturate; the clamp's own requantize will be raised above them
+    if x.clamp is not None and not _scales(affine_map, x.clamp):
         return False
-    out = editor[node.outputs[0]]
-    if between and out.clamp is not None:
-        return False  # the reshapes cannot saturate; the clamp's own requantize will be raised above them
+    if x.name in editor.outputs or (others and not _scales(affine_map, (1.0, 1.0))):
+        return False
+    inverse = affine_map._replace(x=x.name, scale=1 / affine_map.scale) if others else affine_map
+    if not all(_takes(editor, user, x.name, inverse, (0.0, 0.0)) for user in others):
+        return False
+    for user in others:
+        merge_into_reader(editor, user, inverse)
     w, b = editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
     scale = affine_map.scale.reshape(-1, *[1] * (w.ndim - 1))
     inputs = (
@@ -104,15 +115,66 @@ def _backward(editor: Editor, node: Node) -> bool:  # case 3
         *layer.inputs[3:],
     )
     editor.remove(node)
-    last = between[0] if between else layer
-    editor.put(replace(editor[affine_map.x], name=out.name, clamp=out.clamp))
+    factor = float(affine_map.scale[0])
+    clamp = None if x.clamp is None else (x.clamp[0] * factor, x.clamp[1] * factor)
     editor.set(replace(layer, inputs=inputs))
-    editor.set(replace(editor.now(last), outputs=node.outputs))
+    editor.put(replace(x, clamp=clamp))
+    last = editor.now(between[0] if between else layer)
+    editor.put(replace(editor[affine_map.x], name=out.name, clamp=intersect(editor[affine_map.x].clamp, out.clamp)))
+    editor.set(replace(last, outputs=node.outputs))
+    editor.rename_uses(affine_map.x, out.name)
     return True
+
+
+def _keeps_channels(editor: Editor, node: Node) -> bool:
+    """Checks for a move of whole rows of channels."""
+    before, after = editor[node.inputs[0]].shape, editor[node.outputs[0]].shape
+    if node.op == "transpose":
+        return bool(node.params.perm[-1] == len(before) - 1)
+    if node.op == "gather":
+        return len(node.inputs) == 1 and bool(node.params.axis != len(before) - 1)
+    return node.op == "reshape" and after[-1:] == before[-1:]
+
+
+def _scales(affine_map: Affine, clamp: tuple[float, float]) -> bool:
+    """Checks that a map of what is saturated is a saturated one, with bounds that are the same in all channels."""
+    scale = affine_map.scale
+    alike = all(bound in (0.0, -inf, inf) for bound in clamp) or bool((scale == scale[0]).all())
+    return alike and affine_map.keeps_order and bool((scale > 0).all()) and not affine_map.shift.any()
 
 
 def _private(editor: Editor, node: Node) -> bool:
     return editor.only_user(node.outputs[0]) is not None
+
+
+def _below_move(editor: Editor, node: Node) -> bool:  # case 4
+    affine_map = affine(editor, node)
+    out, move = editor[node.outputs[0]], editor.only_user(node.outputs[0])
+    if affine_map is None or node.op == "conv2d" or out.clamp is not None or move is None:
+        return False
+    if not _keeps_channels(editor, move) or not _feeds_layers(editor, move):
+        return False
+    y = editor[move.outputs[0]]
+    lines = (1,) * (len(y.shape) - 1)
+    const = next(name for name in node.inputs if name != affine_map.x)
+    const = editor.const(const, editor.data(const).reshape(*lines, -1))
+    editor.remove(node)
+    editor.remove(move)
+    moved = editor.fresh(y.name)
+    editor.emit(move.op, (affine_map.x, *move.inputs[1:]), move.params, at=move, name=move.name, out=moved)
+    inputs = [moved if name == affine_map.x else const for name in node.inputs]
+    editor.emit(node.op, inputs, node.params, at=move, name=node.name, out=y.name)
+    return True
+
+
+def _feeds_layers(editor: Editor, move: Node) -> bool:
+    y = move.outputs[0]
+    users = editor.users(y)
+    layers = all(
+        (user.op in WEIGHTED and user.inputs[0] == y) or (_keeps_channels(editor, user) and _feeds_layers(editor, user))
+        for user in users
+    )
+    return bool(users) and layers and y not in editor.outputs
 
 
 def _forward(ranges: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  # case 4
