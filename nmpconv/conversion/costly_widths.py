@@ -20,9 +20,8 @@ from math import inf
 from nmpconv.calib.noise_budget import budget
 from nmpconv.calib.observers import OutOfRange
 from nmpconv.conversion.candidates import AssumedWidths, work
-from nmpconv.conversion.quantizer import Fitter, heads
+from nmpconv.conversion.quantizer import UNCHECKED, Fitter, heads
 from nmpconv.file.writer import to_bytes
-from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize.shared_grids import grid_groups
 from nmpconv.passes.quantize.widths import activation_bits, too_fine
@@ -58,7 +57,7 @@ class InstructionLimit:
     def _instructions(self, fitter: Fitter) -> list[int]:
         """Estimates of each target; the integers are fitted to nothing."""
         plain = fitter.without_images()
-        integer = plain.quantize(plain.prepare("none", [], Trace()), False, Trace())
+        integer = plain.quantize(plain.prepare("none", [], UNCHECKED), False, UNCHECKED)
         return costs.totals(to_bytes(self.finish(integer), {}), self.targets)
 
 
@@ -114,7 +113,7 @@ def _in_order(lean: Fitter, groups: Sequence[list[str]], least: int) -> list[lis
     others = [group for group in groups if group not in inputs]
     shares = {group[0]: 1.0 for group in others}
     if len(lean.images):
-        ranged = lean.without_images().prepare("none", [], Trace()).ranged
+        ranged = lean.without_images().prepare("none", [], UNCHECKED).ranged
         noise = budget(ranged, groups, heads(lean.graph), lean.images, asked=list(shares), least=SHARE**2)
         shares = loud(noise.shares)
 
