@@ -9,7 +9,7 @@ It is merged
 
 3. into the layer that computes x; moves that keep the channels may lie in between. If x is saturated, the map must be
    positive factors that change no bound but by one factor for all. If others read x, too, as in weighted sums of
-   features, it must be one factor, and they must be layers, which take up its inverse;
+   features, it must be one factor, and they must be layers or constant factors, which take up its inverse;
 4. else into the layers that read y, if they all can take it and y is neither saturated nor an output. Padding stands
    for another value then, pad_x = (pad_y - shift) / scale. It must be no larger than x itself is, for it lies on the
    grid of x: a wider one would cost x bits. So only raw pixels take a padding before calibration tells what x reaches.
@@ -102,10 +102,15 @@ def _backward(editor: Editor, node: Node) -> bool:  # case 3
     if x.name in editor.outputs or (others and not _scales(affine_map, (1.0, 1.0))):
         return False
     inverse = affine_map._replace(x=x.name, scale=1 / affine_map.scale) if others else affine_map
-    if not all(_takes(editor, user, x.name, inverse, (0.0, 0.0)) for user in others):
+    if not all(_multiplies(editor, user) or _takes(editor, user, x.name, inverse, (0.0, 0.0)) for user in others):
         return False
     for user in others:
-        merge_into_reader(editor, user, inverse)
+        if _multiplies(editor, user):
+            constant = next(name for name in user.inputs if name != x.name)
+            rest = editor.const(constant, editor.data(constant) * inverse.scale[0])
+            editor.set(replace(user, inputs=(x.name, rest)))
+        else:
+            merge_into_reader(editor, user, inverse)
     w, b = editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
     scale = affine_map.scale.reshape(-1, *[1] * (w.ndim - 1))
     inputs = (
@@ -124,6 +129,11 @@ def _backward(editor: Editor, node: Node) -> bool:  # case 3
     editor.set(replace(last, outputs=node.outputs))
     editor.rename_uses(affine_map.x, out.name)
     return True
+
+
+def _multiplies(editor: Editor, node: Node) -> bool:
+    """Checks for constant factors."""
+    return node.op == "mul" and any(editor[name].is_const for name in node.inputs)
 
 
 def _keeps_channels(editor: Editor, node: Node) -> bool:
