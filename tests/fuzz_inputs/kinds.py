@@ -125,8 +125,17 @@ def _lists(folder: Path) -> dict[str, list[bytes]]:
     cli_files.images(folder / "images", 3)
     names = [f"images/{path.name}" for path in sorted((folder / "images").iterdir()) if path.suffix == ".png"]
     rows = [f"{name},{i}" for i, name in enumerate(names)]
+    places = {"images": [{"id": i, "file_name": name} for i, name in enumerate(names)]}
+    marked = [{"image_id": i, "category_id": 3 * i} for i in range(len(names))]
+    coco = {
+        **places,
+        "annotations": marked,
+        "categories": [{"id": 3 * i, "name": f"kind {i}"} for i in range(len(names))],
+    }
+    labelled = [{"file": name, "label": i} for i, name in enumerate(names)]
     return {
         "csv": ["\n".join(["file,label", *rows]).encode(), "\n".join(["file", *names]).encode()],
+        "json": [json.dumps(form).encode() for form in (dict(zip(names, range(3), strict=True)), labelled, coco)],
         "txt": ["\n".join(names).encode()],
     }
 
