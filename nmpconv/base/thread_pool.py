@@ -6,7 +6,7 @@ Numpy, onnxruntime and the interpreter let other threads run while they compute.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock, Semaphore, Thread
 from typing import Generic, TypeVar
 
@@ -35,12 +35,15 @@ def each(function: Callable[[S], T], items: Iterable[S], most: int = MOST) -> li
 
     most: threads. Items are begun in their order; the first one's error is raised, and those after it are left out.
     """
+    items = list(items)
+    if most == 1 or len(items) < 2:
+        return [function(item) for item in items]
     return _Run(function, items, most).results()
 
 
 class _Run(Generic[S, T]):
-    def __init__(self, function: Callable[[S], T], items: Iterable[S], most: int) -> None:
-        self._function, self._left, self._most = function, list(items), most
+    def __init__(self, function: Callable[[S], T], items: Sequence[S], most: int) -> None:
+        self._function, self._left, self._most = function, items, most
         self._begun, self._lock = 0, Lock()
         self._found: dict[int, T] = {}
         self._errors: dict[int, BaseException] = {}

@@ -123,9 +123,10 @@ def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Se
         into = {name: [_of_image(rows[name], i) for rows, i in pairs] for name in before}
         at = {before[name]: np.concatenate([rows.positions for rows in group]) for name, group in into.items()}
         for group, values in zip(into.values(), engine.rows(feeds[image], at), strict=True):
-            ends = np.cumsum([len(rows.values) for rows in group])
-            for rows, chunk in zip(group, np.split(values, ends[:-1]), strict=True):
-                rows.values[...] = chunk
+            start = 0
+            for rows in group:
+                rows.values[...] = values[start : start + len(rows.values)]
+                start += len(rows.values)
 
     each(run, sorted({image for part in parts for image in part}))
     return tables

@@ -23,7 +23,7 @@ A graph that keeps a model's grids has the origins that these have.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -304,41 +304,42 @@ def _with_padding(graph: Graph, stats: TensorStats, users: Sequence[Node]) -> Te
 
 
 def _candidates(stats: TensorStats, places: int) -> Iterator[float]:
-    for down in range(STEPS_DOWN + 1):
-        step, first, last = _ends(stats, 1.0, down)
+    for step, first, last in _ends(stats, 1.0, range(STEPS_DOWN + 1)):
         for z in np.linspace(first, last, places if last > first else 1).round():
             yield float(z) * step
 
 
 def _fitting(stats: TensorStats) -> Iterator[float]:
     """Origins that steps of more than the tensor needs leave room for."""
-    for up in range(1, STEPS_UP + 1):
-        step, *zero_points = _outer(stats, 1.0, -up)
+    for step, *zero_points in _outer(stats, 1.0, range(-1, -STEPS_UP - 1, -1)):
         yield from (z * step for z in zero_points)
 
 
-def _ends(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int]:
+def _ends(stats: TensorStats, factor: float, downs: Iterable[int]) -> Iterator[tuple[float, int, int]]:
     """`_outer`, but where the step leaves room the two zero points are alike: the room lies beyond the longer side of a
     one-sided tensor, or half beyond either end.
     """
-    step, first, last = _outer(stats, factor, down)
-    if last < first:
-        middle = (first + last) // 2
-        only = middle if not _one_sided(stats) else first if stats.max > -stats.min else last
-        return step, only, only
-    return step, first, last
+    for step, first, last in _outer(stats, factor, downs):
+        if last < first:
+            middle = (first + last) // 2
+            only = middle if not _one_sided(stats) else first if stats.max > -stats.min else last
+            yield step, only, only
+        else:
+            yield step, first, last
 
 
-def _outer(stats: TensorStats, factor: float, down: int) -> tuple[float, int, int]:
-    """(step, first, last): with the zero point first, the least integer stands for the lower end of the range; with the
-    zero point last, the largest one for the upper end. The tensor is multiplied by the factor.
+def _outer(stats: TensorStats, factor: float, downs: Iterable[int]) -> Iterator[tuple[float, int, int]]:
+    """(step, first, last) of each step: with the zero point first, the least integer stands for the lower end of the
+    range; with the zero point last, the largest one for the upper end. The tensor is multiplied by the factor.
 
-    down: how many powers of two the step is below the least one that holds the range.
+    downs: how many powers of two a step is below the least one that holds the range.
     """
     low, high = stats.min * factor, stats.max * factor
     width = max(high - low, NARROW * max(-low, high), 1e-30)
-    step = 2.0 ** (math.ceil(math.log2(width / 256)) - down)
-    return step, math.floor(low / step + 0.5) - INT_MIN[8], math.ceil(high / step - 0.5) - INT_MAX[8]
+    top = math.ceil(math.log2(width / 256))
+    for down in downs:
+        step = 2.0 ** (top - down)
+        yield step, math.floor(low / step + 0.5) - INT_MIN[8], math.ceil(high / step - 0.5) - INT_MAX[8]
 
 
 def _best_db(rounded: Rounded, origins: np.ndarray, functions: Sequence[Function]) -> np.ndarray:
@@ -359,7 +360,7 @@ def filled_db(rounded: Rounded, factors: np.ndarray, functions: Sequence[Functio
     """SQNR of an int8 grid at one of the ends of the range, of the tensor times each of these factors [F]."""
     rows = []
     for factor in factors.tolist():
-        grids = [_ends(rounded.stats, factor, down) for down in range(STEPS_DOWN)]
+        grids = _ends(rounded.stats, factor, range(STEPS_DOWN))
         rows.append([(step / factor, z * (step / factor)) for step, *ends in grids for z in ends])
     steps, origins = np.array(rows).reshape(-1, 2).T
     each = grid_sqnrs_db(rounded, steps, origins, 8, functions)
