@@ -31,6 +31,8 @@ from nmpconv.conversion import option_types
 from nmpconv.conversion.keywords import FLAGS
 from nmpconv.errors import ExitCode
 
+UNBROKEN = 18  # characters of code that fit beside others in a table on a phone
+UNIT = re.compile(r"(?<=\d) (?=(?:[kKMG]i?B?|B|dB|%|ms|us|s|MAC|kMAC|MMAC)\b|%)")
 MARKUP = re.compile(r"(`+[^`]*`+)|([\\*_\[\]<>|])")
 
 
@@ -279,10 +281,22 @@ def without_folders(app: Sphinx, page: nodes.document) -> None:
             node.replace_self(node.children)
 
 
+def unbroken(app: Sphinx, doctree: nodes.document) -> None:
+    """Keeps a number and its unit in a cell together, and a flag: lines break in neither."""
+    for cell in doctree.findall(nodes.entry):
+        for text in list(cell.findall(nodes.Text)):
+            if UNIT.search(text):
+                text.parent.replace(text, nodes.Text(UNIT.sub("\u00a0", text)))
+    for code in doctree.findall(nodes.literal):
+        if len(code.astext()) <= UNBROKEN and " " not in code.astext():
+            code["classes"].append("unbroken")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("navigation", {}, "env")
     for name, directive in {"commands": Commands, "python": Python, "exit-codes": ExitCodes, "json": Json}.items():
         app.add_directive(name, directive)
     app.connect("source-read", with_navigation)
     app.connect("doctree-read", without_folders)
+    app.connect("doctree-read", unbroken)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

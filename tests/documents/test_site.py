@@ -55,6 +55,9 @@ def test_it_asks_nothing_of_the_network(root: Path, tmp_path: Path, sphinx: None
         for found in LOADS.findall(path.read_text(encoding="utf-8"))
     }
     assert asks == set()
+    results, usage = ((tmp_path / f"docs/{name}.html").read_text(encoding="utf-8") for name in ("results", "usage"))
+    assert "<td><p>289\u00a0kB</p></td>" in results and "289 kB" not in results
+    assert re.search(r'<code class="[^"]*unbroken[^"]*"><span class="pre">--memory</span>', usage)
 
 
 def test_every_document_is_in_it(root: Path, sphinx: None) -> None:
