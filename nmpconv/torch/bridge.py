@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def prepare(
     ports = load(to_bytes(plan_memory.run(graph), {})).inputs
     own = {name: p.detach().cpu().numpy() for name, p in module.named_parameters()} if is_module else {}
     layers: dict[str, tuple[str, TrainableLayer]] = {}
-    taken: set[str] = set()
+    taken: set[str] = set()  # places of layers, and those above them
     for before, node in zip(ranged.nodes, graph.nodes, strict=True):
         if node.op not in WEIGHTED:
             continue
@@ -121,7 +122,7 @@ def prepare(
         begin = begun(node, graph, weights, own.get(f"{place}.weight"), factors.get(node.outputs[0], np.ones(1)))
         while place in taken or not place:
             place += "_"
-        taken.add(place)
+        taken.update(accumulate(place.split("."), "{}.{}".format))
         layers[node.name] = place, TrainableLayer(node, graph, begin, options.bias_width or 32)
     prepared = PreparedNet(graph, ports, layers, _exponents(fitted) if learn_exponents else None)
     prepared._origin = origin

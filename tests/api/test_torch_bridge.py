@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx_text import build
 
 from nmpconv.api.models import on_disk
 from nmpconv.errors import InputError, UnsupportedModel, UsageError
@@ -217,6 +218,21 @@ def test_a_file_is_trained(torch: Any) -> None:
         nmpconv.torch.prepare(model)
     with pytest.raises(UsageError, match="input_names are for torch modules and programs"):
         nmpconv.torch.prepare(model, data=x.numpy(), input_names=["z"])
+
+
+def test_names_of_layers_may_lie_in_one_another(torch: Any) -> None:
+    """As tf2onnx calls a separable convolution of Keras: the outer one comes second."""
+    import nmpconv.torch
+
+    layers = "[net_sep_inner_depthwise] t = Conv(x, a)  [net_sep_bias] y = Conv(t, b)"
+    text = f"(float[1,3,6,6] x) => (float[1,5,2,2] y) <float[4,3,3,3] a, float[5,4,3,3] b> {{ {layers} }}"
+    model = build(text, 17)
+    for node in model.graph.node:
+        node.name = node.name.replace("_", "/")
+    prepared = nmpconv.torch.prepare(model, data=np.random.default_rng(0).normal(size=(8, 3, 6, 6)), strict=True)
+    weights = {name: list(p.shape) for name, p in prepared.named_parameters() if p.ndim > 1}
+    assert weights == {"net.sep.inner.weight": [4, 3, 3, 3], "net.sep_.weight": [5, 4, 3, 3]}
+    assert nmpconv.torch.convert(prepared).load().model.ops
 
 
 def test_parameters_are_those_of_the_module(torch: Any) -> None:
