@@ -16,6 +16,7 @@ COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
+    "divide": lambda a, b: a / np.where(b == 0, 2.0**-80, b),
     "minimum": np.minimum,
     "maximum": np.maximum,
 }
@@ -91,7 +92,7 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
 def is_steep(step: Step) -> bool:
     """Checks whether a step of a table is a function that is steep near 0. A power of 0, which is left out, is not."""
     name, _, *numbers = step
-    return name in ("sqrt", "log", "reciprocal") or (name == "power" and bool(numbers) and numbers[0] < 1)
+    return name in ("sqrt", "log", "reciprocal", "divide") or (name == "power" and bool(numbers) and numbers[0] < 1)
 
 
 def evaluate(steps: Sequence[Step], x: Array) -> list[Array]:

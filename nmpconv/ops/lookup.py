@@ -66,7 +66,7 @@ _OF_ONNX = {
     "Round": ("round", _NONE, _NONE),
 }
 
-_OF_COMBINE = {"add": "Add", "sub": "Sub", "mul": "Mul", "minimum": "Min", "maximum": "Max"}
+_OF_COMBINE = {"add": "Add", "sub": "Sub", "mul": "Mul", "divide": "Div", "minimum": "Min", "maximum": "Max"}
 UNIT_RANGE = ("sigmoid", "hard_sigmoid")
 
 # Where the bounds of a function are taken.

@@ -114,6 +114,8 @@ def _margins(steps: Sequence[Step], x: np.ndarray) -> np.ndarray:
         elif name == "hard_sigmoid":
             alpha, beta = (*rest, 0.0, 0.0)[:2]
             rows += [alpha * value(first) + beta - bound for bound in (0.0, 1.0)]
+        elif name == "divide":
+            rows.append(value(rest[0]))
         elif name not in COMBINE:
             rows += [value(first) - bend for bend in (0.0, *BENDS.get(name, ()))]
     return np.stack(rows)
@@ -128,7 +130,7 @@ def _hard_sigmoid(steps: Sequence[Step]) -> LookupParams | None:  # case 5
             if not isinstance(o, float)
         ]
         numbers = [o for o in operands if isinstance(o, float)]
-        if len(maps) != 1 or name not in ("clip", *COMBINE):
+        if len(maps) != 1 or name == "divide" or name not in ("clip", *COMBINE):
             return None
         scale, shift, lo, hi = maps[0]
         if name in ("clip", "minimum", "maximum"):

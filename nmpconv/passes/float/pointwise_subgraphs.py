@@ -49,7 +49,7 @@ def pointwise(editor: Editor, node: Node) -> bool:
 
     A quotient that is rounded down is none, nor one from 0 to 1: `fuse_norm` writes it on the grid of its divisor.
     """
-    if node.op not in (*COMBINE, "divide", "requantize", "lookup") or editor.regrids(node):
+    if node.op not in (*COMBINE, "requantize", "lookup") or editor.regrids(node):
         return False
     if node.op == "divide" and (node.params.down or editor[node.outputs[0]].clamp == (0.0, 1.0)):
         return False
@@ -76,8 +76,6 @@ def steps_of(editor: Editor, cone: Cone) -> tuple[Step, ...]:
         y = operand(node.inputs[0])
         if node.op in COMBINE:
             y = add(node.op, y, operand(node.inputs[1]))
-        elif node.op == "divide":
-            y = add("mul", y, add("reciprocal", operand(node.inputs[1])))
         elif node.op == "lookup":
             steps += node.params.steps(y, len(steps))
             y = len(steps) - 1

@@ -1,6 +1,6 @@
 """Tables of int16 tensors that are composed of several steps, as ops again, where a table is too coarse.
 
-1. A table has at most 2^FINEST pieces of equal width, each a straight line. A root, a logarithm or a reciprocal may
+1. A table has at most 2^FINEST pieces of equal width, each a straight line. A root, a logarithm or a quotient may
    bend within one of them, also of x + c, of x * x or of what else comes before. The steps one by one have a grid each;
    powers computes the steep ones exactly. Which of the two is better is measured on the values that calibration
    counted: a table is taken apart where it leaves MARGIN_DB less than the grids of the steps do.
