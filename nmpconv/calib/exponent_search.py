@@ -272,17 +272,17 @@ class Rounded:
         every, counts, sizes = _points(self.stats, np.array([steps.min(1), reaches]))
         bounds = np.append(0, np.cumsum(sizes)).tolist()
         steps, origins = np.ascontiguousarray(steps), np.ascontiguousarray(origins)
-        found, levels = [], np.arange(INT_MIN[bits], INT_MAX[bits] + 1.0)
+        sums, levels = [], np.arange(INT_MIN[bits], INT_MAX[bits] + 1.0)
         for part in _parts(sizes.tolist()):
             points = slice(bounds[part.start], bounds[part.stop])
-            x, grids = every[points], native_sums.Grids(sizes[part], steps[part], origins[part], limits)
+            x, grids = every[points], native_sums.TriedGrids(sizes[part], steps[part], origins[part], limits)
             if len(levels) * len(grids.sizes) < len(x):  # each of them is what many points come to
                 real = grids.origins[:, None] + levels * grids.steps.T[:, :, None]
                 got = grids.nearest(x, function(real.reshape(-1)))
             else:
                 got = function(grids.nearest(x).reshape(-1)).reshape(-1, len(x))
-            found.append(grids.errors_after(x, counts[points], function(x), got, self._saturated))
-        power, errors = zip(*found, strict=True)
+            sums.append(grids.errors_after(x, counts[points], function(x), got, self._saturated))
+        power, errors = zip(*sums, strict=True)
         return np.concatenate(power), np.concatenate(errors)
 
     def _squares(self, steps: np.ndarray, bits: int, origin: np.ndarray | float) -> tuple[float, np.ndarray]:

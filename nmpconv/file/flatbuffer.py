@@ -106,13 +106,13 @@ def _checksum_place(view: memoryview) -> int:
 
 
 def _pack_table(builder: Any, name: str, table: Mapping[str, Any]) -> int:
-    given = [(f, value) for f in TABLES[name] if (value := table.get(f.name)) is not None]
-    if len(given) + sum(value is None for value in table.values()) < len(table):
+    fields = [(f, value) for f in TABLES[name] if (value := table.get(f.name)) is not None]
+    if len(fields) + sum(value is None for value in table.values()) < len(table):
         unknown = set(table) - {f.name for f in TABLES[name]}
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
-    offsets = {f.name: _pack_reference(builder, f, value) for f, value in given if f.kind != "scalar"}
+    offsets = {f.name: _pack_reference(builder, f, value) for f, value in fields if f.kind != "scalar"}
     builder.StartObject(TABLES[name][-1].slot + 1 if TABLES[name] else 0)
-    for f, value in given:
+    for f, value in fields:
         if f.name in offsets:
             if f.kind == "union":
                 builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(value[0]) + 1, 0)
