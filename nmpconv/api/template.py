@@ -12,7 +12,7 @@ import onnx
 
 from nmpconv.api.keyword_checks import forgiving
 from nmpconv.data.images import guess_layout
-from nmpconv.errors import refusal
+from nmpconv.errors import InputError, refusal
 from nmpconv.frontend.read import read
 
 ARITHMETIC = ("Sub", "Add", "Mul", "Div")
@@ -61,20 +61,27 @@ def init(model: str | PathLike[str], *, folder: str | PathLike[str] | None = Non
     path = Path(model)
     inputs = _inputs(read(path).graph)
     place = path.name if folder is None else Path(os.path.relpath(path, folder)).as_posix()
-    text = [f"model = {json.dumps(place)}", 'output = "build"  # of each target NAME.nmp, NAME.html, NAME.json', ""]
+    if not place.isascii() and place.encode(errors="ignore").decode() != place:
+        raise InputError("a name that is not UTF-8, which no project file can have", where=str(path), hint="rename it")
+    text = [f"model = {_quoted(place)}", 'output = "build"  # of each target NAME.nmp, NAME.html, NAME.json', ""]
     if len(inputs) > 1:
         text += ["[data.calibration]  # about 100 samples of each input, without labels"]
-        text += [f"{json.dumps(model_input.name)} = {json.dumps(f'{model_input.name}.npy')}" for model_input in inputs]
+        text += [f"{_quoted(model_input.name)} = {_quoted(f'{model_input.name}.npy')}" for model_input in inputs]
     else:
         text += ["[data]", 'calibration = "calib/"  # about 100 samples, without labels: a folder, a list, an .npy']
         text += ['# test = "test/labels.csv"  # with labels: what top-1, agreement and SQNR are measured on']
     text += ["", "[convert]  # keywords of nmpconv.convert, for all targets", 'bits = "8"']
     for model_input in inputs:
         text += [
-            f"# input {json.dumps(model_input.name)}: {'x'.join(map(str, model_input.shape))}",
+            f"# input {_quoted(model_input.name)}: {'x'.join(map(str, model_input.shape))}",
             *_look(model_input),
         ]
     return "\n".join(text) + "\n" + END
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML, which has no surrogates and no DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _look(model_input: _Input) -> list[str]:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import Cli
 
+import nmpconv
+from nmpconv.base.files import toml_of
 from nmpconv.exporters import browser
 from nmpconv.file import reader
 
@@ -37,6 +39,19 @@ def test_a_page(cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("model.nmp").rename(f"{NAME}.nmp")
     assert cli("page", f"{NAME}.nmp", "-o", "page.html").code == 0
     assert SHOWN in Path("page.html").read_text(encoding="utf-8")
+
+
+@SOME_SYSTEMS
+def test_a_project_of_such_a_model(cli: Cli, here: Path) -> None:
+    """No project file can name it; one of any text is named as it is, which TOML reads back."""
+    Path("model.onnx").rename(f"{NAME}.onnx")
+    ran = cli("init", f"{NAME}.onnx")
+    assert (ran.code, Path("nmpconv.toml").exists()) == (3, False)
+    assert "a name that is not UTF-8" in ran.err and "hint: rename it" in ran.err
+    for name in ("grün.onnx", '\U0001f600 "a\\b\x7f.onnx'):
+        Path(name).hardlink_to(f"{NAME}.onnx")
+        assert toml_of(nmpconv.init(name), "project", "")["model"] == name
+    assert "grün" in nmpconv.init("grün.onnx")
 
 
 def test_a_list_in_another_encoding(cli: Cli, here: Path) -> None:
