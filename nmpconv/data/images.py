@@ -123,7 +123,8 @@ def load(
         raise
     except Image.DecompressionBombError as error:  # more than Pillow opens, before its size is known here
         pixels = next(iter(re.findall(r"\d+", str(error))), "too many")
-        raise InputError(f"an image of {pixels} pixels; {most} are allowed", where=where, hint="shrink it") from None
+        problem, hint = f"an image of {pixels} pixels; {most} are allowed", "shrink it, or give --max-pixels"
+        raise InputError(problem, where=where, hint=hint) from None
     except Exception as error:  # whatever a decoder trips over
         raise InputError(f"not a readable image: {error}", where=where, hint="replace or remove the file") from None
     return fit(decoded, size, preprocess, where=where, max_pixels=most)
@@ -169,13 +170,14 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
 
 
 def remarks(pictures: Sequence[Path | bytes | Image.Image]) -> tuple[str, ...]:
-    """Remarks on pictures that are turned, and on those with transparency, by their headers."""
-    turned = transparent = 0
+    """Remarks on pictures that are turned, on those with transparency, and on animated ones, by their headers."""
+    turned = transparent = animated = 0
     for source in pictures:
         try:
             with _open(source) if isinstance(source, Path | bytes) else nullcontext(source) as image:
                 turned += orientation(image) > 1
                 transparent += image.mode in ALPHA or "transparency" in image.info
+                animated += getattr(image, "is_animated", False)
         except Exception:  # whatever is wrong with it is told where it is decoded
             continue
     texts = []
@@ -186,6 +188,8 @@ def remarks(pictures: Sequence[Path | bytes | Image.Image]) -> tuple[str, ...]:
             f"{transparent} of {len(pictures)} images have an alpha channel, which is dropped: "
             "what is transparent has the colour that lies under it"
         )
+    if animated:
+        texts.append(f"{animated} of {len(pictures)} images have several frames, of which the first is taken")
     return tuple(texts)
 
 

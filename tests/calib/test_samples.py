@@ -268,6 +268,16 @@ def test_pictures_that_are_left_out_are_counted(folder: Path) -> None:
     assert open_samples(folder, SHAPE, Preprocess()).remarks == ("1 .heic file(s) left out: save them as .png or .jpg",)
 
 
+@pytest.mark.parametrize("suffix", ["gif", "tiff", "webp"])
+def test_of_animated_pictures_the_first_frame_is_taken(tmp_path: Path, suffix: str) -> None:
+    frames = [Image.new("RGB", (5, 6), (level, level, level)) for level in (200, 0, 90)]
+    frames[0].save(tmp_path / f"a.{suffix}", save_all=True, append_images=frames[1:])
+    frames[0].save(tmp_path / f"b.{suffix}")
+    samples = open_samples(tmp_path, SHAPE, Preprocess())
+    assert samples.remarks == ("1 of 2 images have several frames, of which the first is taken",)
+    assert np.abs(samples[0].astype(int) - 200).max() <= 2
+
+
 def test_mixed_sources(folder: Path) -> None:
     (folder / "l.txt").write_text("a.png\nx.npy\n")
     np.save(folder / "x.npy", ARRAYS[0])
