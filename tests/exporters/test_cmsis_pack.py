@@ -53,7 +53,7 @@ def is_met(root: ElementTree.Element, condition: str | None, project: dict[str, 
 
 
 class Component:
-    """The only component of a pack, as a tool takes it."""
+    """Files and folders that a tool takes of the only component of a pack."""
 
     def __init__(self, pack: Path, project: dict[str, str]) -> None:
         [described] = pack.glob("*.pdsc")

@@ -106,7 +106,7 @@ def test_a_bundle_compiles(
 def test_position_independent_code_keeps_the_base_of_data(
     cpu: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
-    """With -frwpi r9 is not the compiler's: assembly that says it overwrites it would leave it so."""
+    """The compiler does not bring r9 back with -frwpi where assembly says that it overwrites it."""
     flags = ["-std=c99", "-fropi", "-frwpi", *WARNINGS, *includes(root)]
     common = [*command("clang", cpu, need_tool), *flags]
     files = [one for one in sources(root, "arch/cortex_m", "arch/plain32", "nmp.c") if "plan" not in one.name]
@@ -158,7 +158,7 @@ def test_big_endian_is_refused(root: Path, need_tool: Callable[..., str]) -> Non
 
 @pytest.mark.slow
 def test_three_functions_of_the_c_library(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
-    """Undefined are those and what a compiler's own library has."""
+    """Those, and what a compiler's own library has, are undefined in the whole interpreter."""
     gcc, linker, nm = (need_tool(f"arm-none-eabi-{tool}") for tool in ("gcc", "ld", "nm"))
     flags = [*CPUS["M4"], "-std=c99", "-Os", "-ffreestanding", *includes(root)]
     assert wrong([gcc, *flags], sources(root), tmp_path) == []

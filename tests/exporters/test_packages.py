@@ -176,17 +176,19 @@ def test_zephyr_sample_is_built(folder: Callable[[str], Path], tmp_path: Path, n
     assert "kernels_portable.c.o_OPTIONS = -O2" in fast and "nmp.c.o_OPTIONS" not in fast
 
 
+SAYS = {"test_vector": RAN, "buffer": "is the largest", "measure": ": us 7\n"}
+
+
 @pytest.mark.slow
-def test_idf_example_is_built(folder: Callable[[str], Path], tmp_path: Path, need_tool: Callable[..., str]) -> None:
+def test_idf_examples_are_built(folder: Callable[[str], Path], tmp_path: Path, need_tool: Callable[..., str]) -> None:
     """Twice read, as ESP-IDF does: `project` in a script is an error of CMake's own."""
     need_tool("gcc")
-    cmake, example = need_tool("cmake"), folder("idf") / "examples" / "test_vector"
-    run([cmake, "-S", example, "-B", tmp_path / "b"], IDF_PATH=str(HERE / "idf"))
-    run([cmake, "--build", tmp_path / "b"])
-    assert run([tmp_path / "b" / "test_vector.elf"]).count(RAN) == 2
-
-
-SAYS = {"test_vector": RAN, "buffer": "is the largest", "measure": ": us 7\n"}
+    cmake, component = need_tool("cmake"), folder("idf")
+    for name in EXAMPLES:
+        run([cmake, "-S", component / "examples" / name, "-B", tmp_path / name], IDF_PATH=str(HERE / "idf"))
+        run([cmake, "--build", tmp_path / name])
+        said = run([tmp_path / name / f"{name}.elf"])
+        assert said.count(": 7 us, arena " if name == "measure" else SAYS[name]) == 2
 
 
 @pytest.mark.slow

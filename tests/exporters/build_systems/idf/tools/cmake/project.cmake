@@ -23,6 +23,7 @@ macro(project name)
   file(WRITE ${CMAKE_BINARY_DIR}/start.c "void app_main(void);\nint main(void) {\n  app_main();\n  return 0;\n}\n")
   add_executable(${name}.elf ${CMAKE_BINARY_DIR}/start.c)
   add_library(components INTERFACE)
+  target_include_directories(components INTERFACE ${IDF_STAND_IN}/include)
   foreach(component ${EXTRA_COMPONENT_DIRS} ${CMAKE_CURRENT_SOURCE_DIR}/main)
     execute_process(
       COMMAND ${CMAKE_COMMAND} -D ESP_PLATFORM=1 -D COMPONENT=${component} -P ${IDF_STAND_IN}/requirements.cmake
