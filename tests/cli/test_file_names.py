@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Cli
 
 import nmpconv
 from nmpconv.base.files import toml_of
@@ -20,7 +20,7 @@ SOME_SYSTEMS = pytest.mark.skipif(sys.platform != "linux", reason="names are tex
 
 
 @SOME_SYSTEMS
-def test_a_model_and_an_image(cli: Cli, here: Path) -> None:
+def test_a_model_and_an_image(cli: Any, here: Path) -> None:
     Path("model.onnx").rename(f"{NAME}.onnx")
     next(Path("images").iterdir()).rename(f"images/{NAME}.png")
     made = cli("convert", f"{NAME}.onnx", "--data", "images", "-o", f"{NAME}.nmp", "--report", "made.html")
@@ -34,7 +34,7 @@ def test_a_model_and_an_image(cli: Cli, here: Path) -> None:
 
 
 @SOME_SYSTEMS
-def test_a_page(cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page(cli: Any, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browser, "wasm", lambda: b"")
     Path("model.nmp").rename(f"{NAME}.nmp")
     assert cli("page", f"{NAME}.nmp", "-o", "page.html").code == 0
@@ -42,7 +42,7 @@ def test_a_page(cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @SOME_SYSTEMS
-def test_a_project_of_such_a_model(cli: Cli, here: Path) -> None:
+def test_a_project_of_such_a_model(cli: Any, here: Path) -> None:
     """No project file can name it; one of any text is named as it is, which TOML reads back."""
     Path("model.onnx").rename(f"{NAME}.onnx")
     ran = cli("init", f"{NAME}.onnx")
@@ -54,7 +54,7 @@ def test_a_project_of_such_a_model(cli: Cli, here: Path) -> None:
     assert "grün" in nmpconv.init("grün.onnx")
 
 
-def test_a_list_in_another_encoding(cli: Cli, here: Path) -> None:
+def test_a_list_in_another_encoding(cli: Any, here: Path) -> None:
     Path("list.csv").write_bytes(b"gr\xfcn.png,1\n")
     ran = cli("eval", "model.nmp", "--data", "list.csv")
     assert ran.code == 3
