@@ -275,7 +275,7 @@ class Rounded:
         sums, levels = [], np.arange(INT_MIN[bits], INT_MAX[bits] + 1.0)
         for part in _parts(sizes.tolist()):
             points = slice(bounds[part.start], bounds[part.stop])
-            x, grids = every[points], native_sums.TriedGrids(sizes[part], steps[part], origins[part], limits)
+            x, grids = every[points], native_sums.PointGrids(sizes[part], steps[part], origins[part], limits)
             if len(levels) * len(grids.sizes) < len(x):  # each of them is what many points come to
                 real = grids.origins[:, None] + levels * grids.steps.T[:, :, None]
                 got = grids.nearest(x, function(real.reshape(-1)))

@@ -119,8 +119,8 @@ def points(
     return x, weight, sizes
 
 
-class TriedGrids(NamedTuple):
-    """Grids that points are rounded to: the first sizes[0] of them to those of row 0, and so on.
+class PointGrids(NamedTuple):
+    """PointGrids that points are rounded to: the first sizes[0] of them to those of row 0, and so on.
 
     sizes: int64 [G]. steps: [G, S]. origins: [G]. limits: the least and the largest level.
     """

@@ -78,11 +78,11 @@ class TensorStats:
         _, n, width = every.shape
         # Several rows side by side make the inner loops long where channels are few.
         fold = next(f for f in (64, 32, 16, 8, 4, 2, 1) if n % f == 0 and (f == 1 or f * width <= 4096))
-        ends = native_sums.extremes(every.reshape(count, n // fold, fold * width)).reshape(count, 3, fold, width)
-        least, largest = ends[:, 0].min(1), ends[:, 1].max(1)
+        table = native_sums.extremes(every.reshape(count, n // fold, fold * width)).reshape(count, 3, fold, width)
+        least, largest = table[:, 0].min(1), table[:, 1].max(1)
         low, high = least.min(0), largest.max(0)
         with np.errstate(over="ignore", invalid="ignore"):  # masks of -3e38
-            mean = np.add.reduce(ends[:, 2].sum(1, dtype=np.float64) / n) / count
+            mean = np.add.reduce(table[:, 2].sum(1, dtype=np.float64) / n) / count
             peaks = np.maximum(np.abs(least), np.abs(largest)).astype(np.float64)
             peaks = peaks if width <= CHANNELS_MAX else peaks.max(1, keepdims=True)
             stats = cls(float(low.min()), float(high.max()), every.size, float(mean.mean()), samples=count)
@@ -286,8 +286,8 @@ def observe(
     groups = [range(start, min(start + count, len(feeds))) for start in range(0, len(feeds), count)]
     together = max(1, min(TOGETHER, TENSORS // max(len(stats), 1)))
     for start in range(0, len(groups), together):
-        part = groups[start : start + together]
-        for group, by_name in zip(part, each(measured, part), strict=True):
+        chunk = groups[start : start + together]
+        for group, by_name in zip(chunk, each(measured, chunk), strict=True):
             for name, statistics in by_name.items():
                 stats[name].merge(statistics)
             for i in group:

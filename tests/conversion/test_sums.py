@@ -177,7 +177,7 @@ def test_points_on_grids(limits: tuple[int, int]) -> None:
     rng, sizes = np.random.default_rng(6), np.array([16, 1, 0, 75])
     x, weight = rng.normal(0, 40, sizes.sum()), rng.uniform(0, 9, sizes.sum())
     steps, origins = rng.uniform(0.05, 0.3, (4, 3)), rng.normal(0, 9, 4)
-    grids = native_sums.Grids(sizes, steps, origins, limits)
+    grids = native_sums.PointGrids(sizes, steps, origins, limits)
     row = np.repeat(np.arange(4), sizes)
     exact = np.floor((x - origins[row]) / steps[row].T + 0.5)
     level = np.clip(exact, *limits)
