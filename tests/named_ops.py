@@ -19,7 +19,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "frontend/onnx.py": (1, "nodes of somebody's own domain"),
     "frontend/importer.py": (3, "builds reshape and transpose"),
     "frontend/expand/known_booleans.py": (1, "a quotient may be infinite"),
-    "frontend/expand/indices.py": (2, "reductions of ScatterND"),
+    "frontend/expand/indices.py": (4, "reductions of scatters"),
     "frontend/tflite/rearranging.py": (1, "the reduction of ScatterND"),
     "passes/memory/bands.py": (2, "builds slice and concat"),
     "passes/memory/separate_pools.py": (1, "is about one op"),
