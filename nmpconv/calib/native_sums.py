@@ -120,7 +120,7 @@ def points(
 
 
 class PointGrids(NamedTuple):
-    """PointGrids that points are rounded to: the first sizes[0] of them to those of row 0, and so on.
+    """Grids that points are rounded to: the first sizes[0] of them to those of row 0, and so on.
 
     sizes: int64 [G]. steps: [G, S]. origins: [G]. limits: the least and the largest level.
     """
