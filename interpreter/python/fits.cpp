@@ -86,9 +86,8 @@ WIDE void all_nearest(const fits::Grids &of, size_t count, const double *x, cons
   fits::nearest(of, count, x, table, got);
 }
 
-WIDE void all_errors_after(const fits::Grids &of, size_t count, double saturated, const double *x,
-                           const double *weight, const double *signal, const double *got, double *power,
-                           double *errors) {
+WIDE void all_errors_after(const fits::Grids &of, size_t count, double saturated, const double *x, const double *weight,
+                           const double *signal, const double *got, double *power, double *errors) {
   fits::errors_after(of, count, saturated, x, weight, signal, got, power, errors);
 }
 
@@ -173,8 +172,7 @@ using Sizes = Array<const int64_t, 1>;
 using Steps = Array<const double, 2>;
 using Ends = std::tuple<double, double>;
 
-fits::Grids grids_of(const Sizes &sizes, const Steps &steps, const Array<const double, 1> &origins,
-                     const Ends &ends) {
+fits::Grids grids_of(const Sizes &sizes, const Steps &steps, const Array<const double, 1> &origins, const Ends &ends) {
   const auto [lo, hi] = ends;
   return {steps.shape(0), steps.shape(1), sizes.data(), steps.data(), origins.data(), lo, hi};
 }
@@ -191,8 +189,8 @@ void errors_after(Array<const double, 1> x, Array<const double, 1> weight, Array
                   Array<const double, 2> got, Sizes sizes, Steps steps, Array<const double, 1> origins, Ends ends,
                   double saturated, Array<double, 1> power, Array<double, 2> errors) {
   const Unlocked unlocked;
-  all_errors_after(grids_of(sizes, steps, origins, ends), x.shape(0), saturated, x.data(), weight.data(),
-                   signal.data(), got.data(), power.data(), errors.data());
+  all_errors_after(grids_of(sizes, steps, origins, ends), x.shape(0), saturated, x.data(), weight.data(), signal.data(),
+                   got.data(), power.data(), errors.data());
 }
 
 void round_columns(Array<const double, 3> w, Array<double, 3> goal, Array<const double, 3> shares,
