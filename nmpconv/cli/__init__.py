@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import sys
 from collections.abc import Collection, Sequence
@@ -15,7 +14,6 @@ from typing import Annotated
 import typer
 
 from nmpconv import __version__
-from nmpconv.base.garbage import SELDOM
 from nmpconv.cli import console
 from nmpconv.cli.flags import today
 from nmpconv.cli.plain_values import PlainCommand, PlainGroup
@@ -115,7 +113,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     json = "--json" in words
     reset()
-    gc.set_threshold(*SELDOM)
     try:
         code = _run(app, words)
         sys.stdout.flush()

@@ -134,14 +134,14 @@ def test_what_is_0_stays_0_at_16_bits_where_a_layer_has_no_bias() -> None:
 
 
 def test_one_large_error_gives_no_bias_to_a_layer_without_one_at_16_bits() -> None:
-    """1 of 36 values saturates the input, by 73: that would be 2 on average, and takes away a 36th of the error."""
+    """1 of 36 values saturates the input, by 73: 73 / 36 is 2 on average, and takes away a 36th of the error."""
     net = Net(1)
     net.input("x", 1, 6, 6, 1)
     net.conv("x", "y", 2, w=np.ones(2), b=[0.0, 20.0])
     images = [{"x": np.where(np.arange(36) < 35, 50, 200).reshape(1, 6, 6, 1).astype(np.float32)}]
     ranged = on_grids(net.graph("y"), x=(8, 0), y=(16, 0))
     made = integer(ranged, Rounding(gptq=False), evidence(ranged, images))
-    assert made[made.nodes[-1].inputs[2]].data.tolist() == [0, 21]
+    assert made[made.nodes[-1].inputs[2]].data.tolist() == [0, 22]
 
 
 def test_the_other_rule_is_not_ours_where_they_are_not() -> None:

@@ -20,7 +20,7 @@ A grouped convolution takes only maps that keep the channels' order. What cannot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -41,9 +41,8 @@ PIXEL_RANGE = (-128.0, 127.5)  # what rounds to a pixel - 128
 def run(graph: Graph, peaks: Mapping[str, float] | None = None) -> Graph:
     """peaks: the largest magnitude of activations, by name; those of raw pixels are known."""
     ranges = {name: (-peak, peak) for name, peak in (peaks or {}).items()}
-    return apply(
-        graph, _backward, _below_move, partial(_forward, {**ranges, **dict.fromkeys(graph.pixels, PIXEL_RANGE)})
-    )
+    forward = partial(_forward, {**ranges, **dict.fromkeys(graph.pixels, PIXEL_RANGE)})
+    return apply(graph, partial(_backward, graph.given), partial(_below_move, graph.given), forward)
 
 
 def affine(editor: Editor, node: Node) -> Affine | None:
@@ -82,7 +81,7 @@ def _from_constant(editor: Editor, node: Node) -> Affine | None:  # case 2
     return None
 
 
-def _backward(editor: Editor, node: Node) -> bool:  # case 3
+def _backward(given: Container[str], editor: Editor, node: Node) -> bool:  # case 3
     affine_map = affine(editor, node)
     if affine_map is None:
         return False
@@ -94,6 +93,8 @@ def _backward(editor: Editor, node: Node) -> bool:  # case 3
     if layer is None or layer.op not in WEIGHTED or (groups_of(layer) > 1 and not affine_map.keeps_order):
         return False
     x, out = editor[layer.outputs[0]], editor[node.outputs[0]]
+    if x.name in given or any(move.outputs[0] in given for move in between):
+        return False  # the grid is that of the tensor as it is
     others = [user for user in editor.users(x.name) if user is not first]
     if out.clamp is not None and (between or others):
         return False  # moves cannot saturate; the clamp's own requantize will be raised above them
@@ -157,10 +158,10 @@ def _private(editor: Editor, node: Node) -> bool:
     return editor.only_user(node.outputs[0]) is not None
 
 
-def _below_move(editor: Editor, node: Node) -> bool:  # case 4
+def _below_move(given: Container[str], editor: Editor, node: Node) -> bool:  # case 4
     affine_map = affine(editor, node)
     out, move = editor[node.outputs[0]], editor.only_user(node.outputs[0])
-    if affine_map is None or node.op == "conv2d" or out.clamp is not None or move is None:
+    if affine_map is None or node.op == "conv2d" or out.clamp is not None or move is None or out.name in given:
         return False
     if not _keeps_channels(editor, move) or not _feeds_layers(editor, move):
         return False

@@ -4,7 +4,7 @@ First the mean difference between the float pre-activation and the integer sums;
 blind to what the activation removes, the neighbour with the smallest error after the activation.
 
 At 16 bits few errors are large beside the others: those of values that saturate, or of logarithms near 0. What they do
-to the mean is no bias, and the next layer would make more of it. So there each counts as FAR at most.
+to the mean is no bias, and the next layer would make more of it. So there a share FEW of them counts as FAR at most.
 
 What a layer without a bias makes of 0 is 0, and a normalization behind it would make much of anything else. At 16 bits
 such a layer gets a bias only where that is more than a step, and takes away a share WORTH of the error.
@@ -19,6 +19,7 @@ from nmpconv.calib import native_sums
 from nmpconv.ir import Quant
 
 FAR = 4.0  # median deviations from the median, of which those of normal errors are 0.67 standard ones
+FEW = 0.02
 WORTH = 0.1
 
 
@@ -58,9 +59,10 @@ def on_output_grid(
 
 
 def _mean_of_most(errors: np.ndarray) -> np.ndarray:
-    """Means [O] of errors [R, O] in steps, none of which counts as more than FAR."""
+    """Means [O] of errors [R, O] in steps, of which FEW count as no more than FAR."""
     middle = np.median(errors, axis=0)
-    reach = FAR * np.maximum(np.median(np.abs(errors - middle), axis=0), 0.5)
+    away = np.abs(errors - middle)
+    reach = np.maximum(FAR * np.median(away, axis=0), np.quantile(away, 1 - FEW, axis=0, method="higher"))
     return np.asarray(np.clip(errors, middle - reach, middle + reach).mean(axis=0))
 
 
