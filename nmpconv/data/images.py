@@ -177,7 +177,7 @@ def remarks(pictures: Sequence[Path | bytes | Image.Image]) -> tuple[str, ...]:
             with _open(source) if isinstance(source, Path | bytes) else nullcontext(source) as image:
                 turned += orientation(image) > 1
                 transparent += image.mode in ALPHA or "transparency" in image.info
-                animated += getattr(image, "is_animated", False)
+                animated += getattr(image, "is_animated", False) and image.format != "MPO"  # a phone's second picture
         except Exception:  # whatever is wrong with it is told where it is decoded
             continue
     texts = []

@@ -50,7 +50,7 @@ def _cells(path: Path, lines: Sequence[str]) -> Iterator[list[str]]:
 
 def of_csv(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[int] | None]:
     """The files that a list names, and their labels."""
-    entries, labels = parsed(read_lines(path, "list of files"), str(path), classes, path.parent)
+    entries, labels = parsed(read_lines(path, "list of files", western=True), str(path), classes, path.parent)
     return _resolve(path, entries), labels
 
 
@@ -98,7 +98,7 @@ def _csv_rows(rows: Any, path: Path) -> Iterator[list[str]]:
 
 def of_text(path: Path, classes: Sequence[str] = ()) -> tuple[list[Path], list[int] | None]:
     """The files of a list with one a line, maybe with a label behind a space or a comma."""
-    lines = [(i, line.strip()) for i, line in enumerate(read_lines(path, "list of files"), 1)]
+    lines = [(i, line.strip()) for i, line in enumerate(read_lines(path, "list of files", western=True), 1)]
     entries = [(i, line) for i, line in lines if line and not line.startswith("#")]
     parts = [entry[1].replace(",", " ").rsplit(maxsplit=1) for entry in entries]
     whole = [_is_file(located(path.parent, name)) for _, name in entries[:1]]

@@ -31,6 +31,7 @@ from nmpconv.data.columns import OF_TABLES, class_number, is_time, place_of
 from nmpconv.errors import InputError
 
 SUFFIXES = (".csv", ".tsv")
+MISSING = ("", "na", "n/a", "null", "none", "-")  # in place of numbers
 DELIMITERS = "\t;|,"  # the first of these in the first line parts columns; without any, spaces do
 KEYS = ("window", "step")
 ALLOWED = "a table has numbers, and maybe a column `label`; a list of files has a column `file`"
@@ -134,7 +135,7 @@ def read(
     first = next((i for i, line in enumerate(lines) if _has_cells(line)), len(lines))
     if first == len(lines):
         raise InputError("the table is empty", where=where)
-    delimiter = _delimiter(lines[first], lines[-1])
+    delimiter = _delimiter(lines[first], next(line for line in reversed(lines) if _has_cells(line)))
     if delimiter == " ":
         lines = [" ".join(line.split()) for line in lines]
     header = _cells(lines[first], delimiter)
@@ -143,8 +144,8 @@ def read(
     else:
         first += 1
     at = [i for i in range(first, len(lines)) if _has_cells(lines[i])]
-    if header and len(at) > 1 and not _numeric(_cells(lines[at[0]], delimiter), delimiter):
-        at = at[1:] if _numeric(_cells(lines[at[1]], delimiter), delimiter) else at  # units
+    if header and len(at) > 1 and _are_units(_cells(lines[at[0]], delimiter), delimiter):
+        at = at[1:] if _numeric(_cells(lines[at[1]], delimiter), delimiter) else at
     rows, places = [lines[i] for i in at], [f"{where}:{i + 1}" for i in at]
     _check_cells(rows, places, delimiter, header)
     label_at = place_of(header, OF_TABLES)
@@ -158,8 +159,13 @@ def read(
     return Windows(where, values, labels, shape, cut)
 
 
+def _are_units(cells: Sequence[str], delimiter: str) -> bool:
+    """Checks for a row of words, which is no row of missing numbers."""
+    return not _numeric(cells, delimiter) and any(cell.strip().lower() not in MISSING for cell in cells)
+
+
 def is_numeric_text(lines: Sequence[str]) -> bool:
-    """Checks whether the last line has numbers alone: other text files are lists of files."""
+    """Checks for numbers alone in the last line: other text files are lists of files."""
     last = next((line for line in reversed(lines) if _has_cells(line)), "")
     delimiter = _delimiter(last, last)
     cells = _cells(" ".join(last.split()) if delimiter == " " else last, delimiter) if last else []

@@ -1,5 +1,4 @@
-"""Importer that the ops' `lower` work with: names, shapes and constants of ONNX tensors on one side, the graph on the
-other."""
+"""Importer that the ops' `lower` work with: ONNX names, shapes and constants on one side, the graph on the other."""
 
 from __future__ import annotations
 
@@ -244,6 +243,10 @@ class Importer(GraphBuilder):
             for reader_kind, outputs in readers
         )
 
+    def only_reader(self, name: str, kind: str) -> str:
+        """The result of the only node that reads a tensor, if that is of this kind; "" otherwise."""
+        return self._readers[name][0][1][0] if [of for of, _ in self._readers.get(name, ())] == [kind] else ""
+
     def is_only_rounded(self, value: str) -> bool:
         names = [*self._names.get(value, ())]
         while names:
@@ -254,8 +257,7 @@ class Importer(GraphBuilder):
         return True
 
     def feeds_last(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
-        """Checks whether the result of such an op is an output of the model: what it reads is measured in place of
-        it."""
+        """Checks for such an op whose result is an output of the model: what it reads is measured in place of it."""
         return any(
             any(reader == "" for reader, _ in self._readers.get(out, ()))
             if reader_kind == kind

@@ -64,13 +64,13 @@ def _blended(graph: Graph, node: Node, makers: Mapping[str, Node], bounds: Mappi
 def _chosen(graph: Graph, node: Node, makers: Mapping[str, Node], bounds: Mapping[str, Bounds]) -> Bounds | None:
     """Case 5: bounds of x and y, where this node makes g * x + (1 - g) * y, with g in any shape; None otherwise."""
     parts = [makers.get(name) for name in node.inputs] if node.op == "add" else []
-    terms = [part.inputs for part in parts if part is not None and part.op == "mul"]
+    terms = [part.inputs for part in parts if part is not None and part.op == "mul" and not _clamped(graph, part)]
     if len(terms) < 2 or any(graph[name].origin for name in (*terms[0], *terms[1], *node.inputs, *node.outputs)):
         return None
     orders = (product(*((names, names[::-1]) for names in pair)) for pair in (terms, terms[::-1]))
     for (g, x), (rest, y) in chain(*orders):
         opposite = makers.get(_unshaped(rest, makers))
-        if opposite is None or opposite.op != "sub":
+        if opposite is None or opposite.op != "sub" or _clamped(graph, opposite) or not _aligned(graph, g, rest):
             continue
         ones, gate = opposite.inputs
         plain = not graph[gate].origin and not graph[opposite.outputs[0]].origin and graph[rest].clamp is None
@@ -78,6 +78,17 @@ def _chosen(graph: Graph, node: Node, makers: Mapping[str, Node], bounds: Mappin
         if same and plain and 0 <= bounds[g][0] <= bounds[g][1] <= 1:
             return hull([bounds[x], bounds[y]])
     return None
+
+
+def _clamped(graph: Graph, node: Node) -> bool:
+    return graph[node.outputs[0]].clamp is not None
+
+
+def _aligned(graph: Graph, *names: str) -> bool:
+    """Checks that elements of one place are of one place: shapes are alike but for ones in front."""
+    shapes = [graph[name].shape for name in names]
+    rank = max(map(len, shapes))
+    return len({(1,) * (rank - len(shape)) + shape for shape in shapes}) == 1
 
 
 def _unshaped(name: str, makers: Mapping[str, Node]) -> str:

@@ -97,6 +97,7 @@ def test_spreadsheets_of_countries_with_decimal_commas(tmp_path: Path, encoding:
         ("a.tsv", "date\tx\ty\n1.2.26 8:00\t1,25\t-2\n1.2.26 9:00\t3\t0,5\n", "utf-8"),
         ("a.txt", "  1.25  -2.0e+00\n  3     5e-1\n", "utf-8"),
         ("a.txt", "x y\n1.25 -2\n3 .5\n", "utf-8"),
+        ("a.txt", "1.25 -2\n3 .5\n# end\n", "utf-8"),
         ("a.txt", "x [°]\ty\n1,25\t-2\n3\t,5\n", "cp1252"),
     ],
 )
@@ -135,6 +136,7 @@ def test_a_file_a_sample_in_folders_of_classes(tmp_path: Path) -> None:
         ("1,2,3\n4,x,6\n", (1, 3), r"t\.csv:2: not a table of numbers: 'x' in column 2 "),
         ("x,y,activity\n1,2,run\n", (1, 3), r"t\.csv:2: .* 'run' in column 3 \('activity'\).* `label`, and leave"),
         ('x,y\n"1,5",2\n', (1, 2), r"t\.csv:2: .* '1,5' in column 1 .* part columns by semicolons"),
+        ("x,y\nNA,NA\n1,2\n", (1, 2), r"t\.csv:2: not a table of numbers: 'NA' in column 1"),
         ("x,y\nm,s\n", (1, 2), r"t\.csv:2: not a table of numbers: 'm' in column 1"),
         ("1,2,3\n4,,6\n", (1, 3), r"t\.csv:2: an empty cell in column 2 "),
         ("1,2;3,4\nx;1\n", (1, 2), r"t\.csv:2: not a table of numbers: 'x' in column 1"),

@@ -13,6 +13,7 @@ from onnx_net import Net as OnnxNet
 
 from nmpconv.base.sqnr import sqnr_db
 from nmpconv.conversion.pipeline import Options, convert
+from nmpconv.graph.text import parse
 from nmpconv.ir import Graph
 from nmpconv.passes.float import fold_affine
 from nmpconv.passes.quantize import equalize, exponents
@@ -68,6 +69,13 @@ def test_a_padding_is_no_larger_than_what_it_surrounds(peak: float, folded: bool
     if folded:
         assert found[found.nodes[-1].inputs[3]].data.tolist() == [-4.0, 1.0]
         assert closeness(chain(), found, feeds(chain())) > 100
+
+
+def test_nothing_goes_past_a_move_once_there_are_statistics() -> None:
+    """Those of what lies between would be of other numbers."""
+    text = (Path(__file__).parents[1] / "passes/float/fold_affine/saturated_through_a_move.txt").read_text()
+    graph = parse(text.split("---")[0])
+    assert fold_affine.run(graph) != graph == fold_affine.run(graph, {"c": 1.0})
 
 
 @pytest.mark.parametrize("bits", [8, 16])

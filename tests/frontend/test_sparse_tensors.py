@@ -22,6 +22,11 @@ def sparse(indices: np.ndarray, shape: tuple[int, ...] = (8, 4)) -> onnx.SparseT
     return helper.make_sparse_tensor(values, numpy_helper.from_array(indices, "i"), shape)
 
 
+def texts() -> onnx.SparseTensorProto:
+    values = helper.make_tensor("w", TensorProto.STRING, [3], [b"a", b"b", b"c"])
+    return helper.make_sparse_tensor(values, numpy_helper.from_array(FLAT, "i"), (8, 4))
+
+
 def model(tensor: onnx.SparseTensorProto, *, in_a_node: bool) -> bytes:
     x, y = (helper.make_tensor_value_info(*port) for port in (("x", TensorProto.FLOAT, [1, 8]), ("y", 1, [1, 4])))
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
@@ -42,6 +47,20 @@ def test_they_become_dense(indices, in_a_node, tmp_path):
     assert len(load(path).nodes) == 1
 
 
+def test_those_of_a_branch_do_so_too(tmp_path):
+    then, other = (onnx.load_from_string(model(sparse(FLAT), in_a_node=flag)).graph for flag in (False, True))
+    for graph in (then, other):
+        del graph.input[:]
+        graph.output[0].name = graph.node[-1].output[0] = "z"
+    x, y = (helper.make_tensor_value_info(*port) for port in (("x", TensorProto.FLOAT, [1, 8]), ("y", 1, [1, 4])))
+    yes = numpy_helper.from_array(np.array(True), "c")
+    choice = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    graph = helper.make_graph([choice], "g", [x], [y], [yes])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert [node.op for node in load(path).nodes] == ["fully_connected"]
+
+
 @pytest.mark.parametrize(
     ("tensor", "found"),
     [
@@ -52,6 +71,8 @@ def test_they_become_dense(indices, in_a_node, tmp_path):
         (sparse(FLAT.astype(np.int32)), "has int32 indices"),
         (sparse(FLAT, (2**13, 2**12)), "at most 16777216 elements"),
         (sparse(FLAT, (0, 4)), r"has the shape \[0, 4\]"),
+        (sparse(FLAT, ()), r"has the shape \[\]"),
+        (texts(), "'w' holds texts"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tensor, found, tmp_path):

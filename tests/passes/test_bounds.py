@@ -164,6 +164,16 @@ def test_a_choice_lies_between_what_it_chooses_from(
     assert known(graph, {})["y"] == pytest.approx((low, high))
 
 
+def test_a_gate_of_another_place_chooses_nothing() -> None:
+    """z is of rows in the first product, and of columns in the second one."""
+    text = CHOICE.format(gate="g", first="g, n", second="r, h", result="f, s")
+    for old, new in (("reshape(z) shape=[2]", "reshape(z) shape=[2,1]"), ("  g : float32[2]", "  g : float32[2,1]")):
+        text = text.replace(old, new)
+    text = text.replace("sub(one, g)", "sub(one, z)").replace("  f : float32[1,2]", "  f : float32[2,2]")
+    text = text.replace("  y : float32[1,2]", "  y : float32[2,2]")
+    assert known(parse(text), {})["y"] == pytest.approx((-1, 2))
+
+
 def test_what_blends_need_no_room_beyond_their_bounds() -> None:
     """Samples of which some reach 1 and others 0.1 would reach farther on other samples, but for a state of a GRU."""
     graph = parse(BLEND.format(difference="h, n", product="z, d", result="add(n, p)"))

@@ -258,6 +258,8 @@ def _scatter_rows(node: OnnxNode, body: Body) -> None:
     if reduction not in ("none", "add"):
         raise Unsupported(f"reduction {reduction} at computed places", hint="none or add")
     count = prod(at)
+    if count * shape[0] > ELEMENTS_MAX:
+        raise Unsupported(f"{count} computed places of {shape[0]}", hint=f"at most {ELEMENTS_MAX} of both multiplied")
     hot = _hot(body, body("Reshape", index, np.array([count])), shape[0], 0, TensorProto.FLOAT)
     spread = body("MatMul", hot, body("Reshape", updates, np.array([count, -1])))
     rows = body("Reshape", spread, np.array(shape))

@@ -41,7 +41,9 @@ def _for_softmax(node: OnnxNode, to: Importer) -> bool:
         return False  # where all is hidden, the Softmax is that of the scores
     finite = all(np.isfinite(array).all() for array in arrays)
     (y,) = node.outputs
-    through = _MOVES if finite else (*_MOVES, "Add")  # a term of scores, or a bias added to masked ones
+    while not finite and node.op_type == "Add" and (total := to.only_reader(y, "Add")):  # biases of masked scores
+        y = total
+    through = _MOVES if finite or node.op_type == "Add" else (*_MOVES, "Add")  # Where makes a term of scores
     return to.only_read_by(y, "Softmax", through) and not (finite and to.feeds_last(y, "Softmax", through))
 
 

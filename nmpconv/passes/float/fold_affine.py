@@ -20,10 +20,10 @@ A grouped convolution takes only maps that keep the channels' order. What cannot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import partial
-from math import inf
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from nmpconv.ops.weighted import groups_of
 from nmpconv.passes.affine_maps import Affine, merge_into_reader, pad_before
 from nmpconv.passes.rewrite import Editor, apply, intersect
 
+FACTOR_BITS = 20  # of a factor whose inverse other readers take: they keep their digits, and a float is no infinity
 PIXEL_RANGE = (-128.0, 127.5)  # what rounds to a pixel - 128
 
 
@@ -42,7 +43,9 @@ def run(graph: Graph, peaks: Mapping[str, float] | None = None) -> Graph:
     """peaks: the largest magnitude of activations, by name; those of raw pixels are known."""
     ranges = {name: (-peak, peak) for name, peak in (peaks or {}).items()}
     forward = partial(_forward, {**ranges, **dict.fromkeys(graph.pixels, PIXEL_RANGE)})
-    return apply(graph, partial(_backward, graph.given), partial(_below_move, graph.given), forward)
+    if peaks is not None:  # a tensor that keeps its name keeps its statistics
+        return apply(graph, partial(_backward, graph.given, False), forward)
+    return apply(graph, partial(_backward, graph.given, True), partial(_below_move, graph.given), forward)
 
 
 def affine(editor: Editor, node: Node) -> Affine | None:
@@ -81,19 +84,19 @@ def _from_constant(editor: Editor, node: Node) -> Affine | None:  # case 2
     return None
 
 
-def _backward(given: Container[str], editor: Editor, node: Node) -> bool:  # case 3
+def _backward(grids: Container[str], past_moves: bool, editor: Editor, node: Node) -> bool:  # case 3
     affine_map = affine(editor, node)
     if affine_map is None:
         return False
     between, first = list[Node](), node
     layer = editor.producer(affine_map.x)
-    while layer is not None and _keeps_channels(editor, layer) and _private(editor, layer):
+    while past_moves and layer is not None and _keeps_channels(editor, layer) and _private(editor, layer):
         between, first = [*between, layer], layer
         layer = editor.producer(layer.inputs[0])
     if layer is None or layer.op not in WEIGHTED or (groups_of(layer) > 1 and not affine_map.keeps_order):
         return False
     x, out = editor[layer.outputs[0]], editor[node.outputs[0]]
-    if x.name in given or any(move.outputs[0] in given for move in between):
+    if x.name in grids or any(move.outputs[0] in grids for move in between):
         return False  # the grid is that of the tensor as it is
     others = [user for user in editor.users(x.name) if user is not first]
     if out.clamp is not None and (between or others):
@@ -101,6 +104,8 @@ def _backward(given: Container[str], editor: Editor, node: Node) -> bool:  # cas
     if x.clamp is not None and not _scales(affine_map, x.clamp):
         return False
     if x.name in editor.outputs or (others and not _scales(affine_map, (1.0, 1.0))):
+        return False
+    if others and abs(math.log2(affine_map.scale[0])) > FACTOR_BITS:
         return False
     inverse = affine_map._replace(x=x.name, scale=1 / affine_map.scale) if others else affine_map
     if not all(_multiplies(editor, user) or _takes(editor, user, x.name, inverse, (0.0, 0.0)) for user in others):
@@ -150,7 +155,7 @@ def _keeps_channels(editor: Editor, node: Node) -> bool:
 def _scales(affine_map: Affine, clamp: tuple[float, float]) -> bool:
     """Checks that a map of what is saturated is a saturated one, with bounds that are the same in all channels."""
     scale = affine_map.scale
-    alike = all(bound in (0.0, -inf, inf) for bound in clamp) or bool((scale == scale[0]).all())
+    alike = all(bound in (0.0, -math.inf, math.inf) for bound in clamp) or bool((scale == scale[0]).all())
     return alike and affine_map.keeps_order and bool((scale > 0).all()) and not affine_map.shift.any()
 
 
@@ -158,10 +163,10 @@ def _private(editor: Editor, node: Node) -> bool:
     return editor.only_user(node.outputs[0]) is not None
 
 
-def _below_move(given: Container[str], editor: Editor, node: Node) -> bool:  # case 4
+def _below_move(grids: Container[str], editor: Editor, node: Node) -> bool:  # case 4
     affine_map = affine(editor, node)
     out, move = editor[node.outputs[0]], editor.only_user(node.outputs[0])
-    if affine_map is None or node.op == "conv2d" or out.clamp is not None or move is None or out.name in given:
+    if affine_map is None or node.op == "conv2d" or out.clamp is not None or move is None or out.name in grids:
         return False
     if not _keeps_channels(editor, move) or not _feeds_layers(editor, move):
         return False

@@ -5,6 +5,7 @@ position adds to that would take the range of the mask, too, and the depth of th
 
 1. minimum(x, mask) + bias is minimum(x + bias, mask): what is hidden counts for nothing either way.
 2. minimum(minimum(x, mask), other) is the minimum of x and of what either hides.
+3. On the way to a sum the mask passes axes of length 1 that are put in front.
 """
 
 from __future__ import annotations
@@ -38,6 +39,14 @@ def _moved(editor: Editor, node: Node) -> bool:
         scores = editor.emit("add", terms, at=reader)
         editor.emit("minimum", (scores, mask), at=reader, name=reader.name, out=out)
         return True
+    if (
+        reader.op == "reshape" and editor[out].shape == _raised(editor, node, out) and _feeds(editor, out, "add")
+    ):  # case 3
+        editor.remove(node)
+        editor.remove(reader)
+        scores = editor.emit("reshape", (x,), reader.params, at=reader)
+        editor.emit("minimum", (scores, mask), at=reader, name=reader.name, out=out)
+        return True
     if other := _mask(editor, reader):  # case 2
         joined = editor.const(mask, np.minimum(editor.data(mask), editor.data(other)))
         editor.remove(node)
@@ -51,6 +60,17 @@ def _is_for_softmax(editor: Editor, name: str) -> bool:
     while node is not None and (node.op in (*MOVES, "add") or _mask(editor, node)):
         node = editor.only_user(node.outputs[0])
     return node is not None and node.op == "softmax"
+
+
+def _raised(editor: Editor, node: Node, out: str) -> tuple[int, ...]:
+    """The shape of a node's result with as many axes as another tensor."""
+    shape = editor[node.outputs[0]].shape
+    return (1,) * (len(editor[out].shape) - len(shape)) + shape
+
+
+def _feeds(editor: Editor, name: str, op: str) -> bool:
+    reader = editor.only_user(name)
+    return reader is not None and reader.op == op
 
 
 def _mask(editor: Editor, node: Node) -> str:
