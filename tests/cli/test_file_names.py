@@ -55,7 +55,7 @@ def test_a_project_of_such_a_model(cli: Any, here: Path) -> None:
 
 
 def test_a_list_in_another_encoding(cli: Any, here: Path) -> None:
-    Path("list.csv").write_bytes(b"gr\xfcn.png,1\n")
+    Path("list.csv").write_bytes(b"gr\x81n.png,1\n")
     ran = cli("eval", "model.nmp", "--data", "list.csv")
     assert ran.code == 3
     assert "byte 2 is not UTF-8 text" in ran.err and "hint: save it as UTF-8" in ran.err

@@ -96,9 +96,10 @@ def _backward(grids: Container[str], past_moves: bool, editor: Editor, node: Nod
     if layer is None or layer.op not in WEIGHTED or (groups_of(layer) > 1 and not affine_map.keeps_order):
         return False
     x, out = editor[layer.outputs[0]], editor[node.outputs[0]]
-    if x.name in grids or any(move.outputs[0] in grids for move in between):
-        return False  # the grid is that of the tensor as it is
     others = [user for user in editor.users(x.name) if user is not first]
+    names = (x.name, *(move.outputs[0] for move in between))
+    if (x.clamp is not None or between or others) and any(name in grids for name in names):
+        return False  # the grid is that of the tensor as it is
     if out.clamp is not None and (between or others):
         return False  # moves cannot saturate; the clamp's own requantize will be raised above them
     if x.clamp is not None and not _scales(affine_map, x.clamp):
