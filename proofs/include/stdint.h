@@ -25,9 +25,11 @@ typedef unsigned long long uint64_t;
 #if PROOFS_ADDRESS == 32
 typedef unsigned int uintptr_t;
 #define UINTPTR_MAX UINT32_MAX
+#define SIZE_MAX UINT32_MAX
 #else
 typedef unsigned long long uintptr_t;
 #define UINTPTR_MAX UINT64_MAX
+#define SIZE_MAX UINT64_MAX
 #endif
 
 #endif
