@@ -259,6 +259,8 @@ def others(seed: int) -> Ops:
         ops.add("MatMul", [(1, h * w, c), (1, c, h * w // 4)])
         ops.add("CumSum", [s], np.array(1))
         ops.add("Gather", [s], np.arange(c)[::-1].copy(), axis=1)
+        ops.add("Gather", [s], np.arange(h)[::-1].copy(), axis=2)
+        ops.add("Gather", [s], np.arange(w)[::-1].copy(), axis=3)
         ops.add("GridSample", [s, (1, h, w, 2)])
         ops.add("Reshape", [s], plane)
     return ops

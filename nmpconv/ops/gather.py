@@ -86,6 +86,12 @@ class Gather(Op):
             name = f"pixels/{channels}/int{bits}"
             x = fed(name, (2, 3, channels), bits, -3)
             yield single(self, name, GatherParams(1, (0, 0, 2, 1, 2)), [x], grid(bits, -3))
+        shuffled = np.arange(24).reshape(2, 12).T.ravel()
+        parts = {"shuffle": shuffled, "half": shuffled[12:], "apart": 2 * shuffled, "uneven": shuffled[:23]}
+        for (name, index), bits in product(parts.items(), WIDTHS):
+            x = fed(name, (1, 3, 5, 48), bits, -3)
+            params = GatherParams(3, tuple(index.tolist()))
+            yield single(self, f"{name}/int{bits}", params, [x], grid(bits, -3))
         x = fed("many", (1, 2, 1, 3, 2, 2), 8, -3)
         yield single(self, "rank6", GatherParams(4, (1, 1, 0)), [x], grid(8, -3))
 

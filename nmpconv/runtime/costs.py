@@ -29,6 +29,7 @@ from nmpconv.ops import OPS
 from nmpconv.ops.conv_add import CONV, ConvAdd
 from nmpconv.ops.custom import Custom
 from nmpconv.ops.effort import Sums
+from nmpconv.ops.gather import Gather
 from nmpconv.ops.weighted import Weighted
 from nmpconv.runtime import interpreter
 from nmpconv.runtime.interpreter import TargetNeeds
@@ -250,6 +251,11 @@ def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Cou
     }
     if OPS[op.kind].grid == "same" and (places := OPS[op.kind].places) is not None:
         counts["inputs"] = inputs[places].size  # of the other one only what is chosen is read
+    if op.kind == Gather.name:
+        groups, rows = (prod(outputs[0].shape[: op.params["axis"] + k]) for k in (0, 1))
+        how = " elements" if rows == size else ""
+        counts = {"call": 1, "groups": groups, "rows": rows, "outputs": size}
+        return Counted(f"{op.kind} {_widths([inputs[0], outputs[0]])}{how}", counts)
     if not (OPS[op.kind].elementwise and OPS[op.kind].joins):
         return Counted(f"{op.kind} {_widths([inputs[0], outputs[0]])}", counts)
     counts["unshifted"] = size * (min(map(_exponent, inputs)) == _exponent(outputs[0]))

@@ -58,22 +58,77 @@ static void copy_chosen(uint8_t *to, const uint8_t *from, const int32_t *index, 
   }
 }
 
+#define GATHER_ELEMENTS(X)                                \
+  {                                                       \
+    X *restrict ys = (X *)(void *)to;                     \
+    const X *restrict xs = (const X *)(const void *)from; \
+    for (size_t i = 0; i < n; i++) {                      \
+      ys[i] = xs[index[i]];                               \
+    }                                                     \
+  }
+
+/* Rows of one element. */
+static void copy_elements(uint8_t *to, const uint8_t *from, const int32_t *index, size_t n, size_t bytes) {
+  if (bytes == 1) {
+    GATHER_ELEMENTS(uint8_t)
+  } else {
+    GATHER_ELEMENTS(int16_t)
+  }
+}
+
 static void run_rows(const nmp_op *op, const void *how, size_t first, size_t last) {
   const nmp_tensor *x = &op->in[0];
   const nmp_gather_params *p = &op->params.gather;
   const size_t row = row_bytes(op), group = row * (size_t)x->shape[p->axis];
+  void (*const copy)(uint8_t *, const uint8_t *, const int32_t *, size_t, size_t) =
+      row == nmp_bytes(x) ? copy_elements : copy_chosen;
   (void)how;
   for (size_t at = first, n; at < last; at += n) {
     const size_t i = at % p->index_count;
     n = p->index_count - i < last - at ? p->index_count - i : last - at;
-    copy_chosen((uint8_t *)op->out[0].data + at * row, (const uint8_t *)x->data + at / p->index_count * group,
-                p->index + i, n, row);
+    copy((uint8_t *)op->out[0].data + at * row, (const uint8_t *)x->data + at / p->index_count * group, p->index + i, n,
+         row);
   }
+}
+
+/* Single elements whose places rise in two even steps, as those of a channel shuffle: a block, which hosts copy by
+ * vectors.
+ */
+static int is_block(const nmp_op *op, nmp_block *block) {
+  const nmp_tensor *x = &op->in[0], *y = &op->out[0];
+  const nmp_gather_params *p = &op->params.gather;
+  const int32_t *index = p->index, count = (int32_t)p->index_count;
+  int32_t line = 1;
+  if (count < 2 || row_bytes(op) != nmp_bytes(y)) {
+    return 0;
+  }
+  const int32_t inner = index[1] - index[0];
+  while (line < count && index[line] - index[line - 1] == inner) {
+    line++;
+  }
+  const int32_t outer = line < count ? index[line] - index[0] : 1;
+  for (int32_t i = line; i < count; i++) {
+    if (index[i] - index[i - line] != outer) {
+      return 0;
+    }
+  }
+  const nmp_block found = {.rank = 3,
+                           .shape = {(int32_t)(y->size / p->index_count), count / line, line},
+                           .to = {count, line, 1},
+                           .from = {x->shape[p->axis], outer, inner}};
+  *block = found;
+  return count % line == 0 && inner > 0 && outer > 0;
 }
 
 static void gather_run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const size_t bytes = y->size * nmp_bytes(y);
+  nmp_block block;
+  if (!NMP_FIXED_CPU && is_block(op, &block)) {
+    const uint8_t *from = (const uint8_t *)op->in[0].data + (size_t)op->params.gather.index[0] * nmp_bytes(y);
+    nmp_copy_block(op, y->data, from, &block);
+    return;
+  }
   nmp_run_tasks(op, bytes / row_bytes(op), bytes, run_rows, NULL);
 }
 

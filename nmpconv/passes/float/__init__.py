@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from nmpconv.ir import Graph
 from nmpconv.passes.float import (
+    channel_moves,
     fold_affine,
     fold_norm,
     fold_pad,
@@ -51,6 +52,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("fold_norm", fold_norm.run),
     ("idle_clamps", idle_clamps.run),
     ("layout", layout.run),
+    ("channel_moves", channel_moves.run),
     ("fuse_norm", fuse_norm.run),
     ("power_mean", power_mean.run),
     ("fold_affine", fold_affine.run),
