@@ -16,7 +16,17 @@ from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.reduction import lower_reduction
 from nmpconv.ops.traits import Border, Bounds, Limit, Origins, Rule, hull
-from nmpconv.ops.window import bordered, is_padded, padded, pool_out, pool_rules, pool_work, sees_pixels, tap
+from nmpconv.ops.window import (
+    bordered,
+    is_padded,
+    padded,
+    pool_out,
+    pool_rules,
+    pool_work,
+    renamed_window,
+    sees_pixels,
+    tap,
+)
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -127,6 +137,9 @@ class AveragePool(Op):
         wider = replace(bordered(params, border), count_include_pad=True)
         counts = params.count_include_pad or not is_padded(params)
         return (wider, None) if border.value == 0 and counts and sees_pixels(wider) else None
+
+    def renamed(self, params: AveragePoolParams, axes: Sequence[int]) -> AveragePoolParams | None:
+        return renamed_window(params, axes)
 
     def window(self, params: AveragePoolParams, inputs: Sequence[Value]) -> tuple[int, int]:
         return params.kernel_h, 1

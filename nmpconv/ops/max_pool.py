@@ -18,7 +18,7 @@ from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.pad import LOWEST
 from nmpconv.ops.reduction import lower_reduction
 from nmpconv.ops.traits import Border, Rule
-from nmpconv.ops.window import bordered, padded, pool_out, pool_rules, pool_work, sees_pixels, tap
+from nmpconv.ops.window import bordered, padded, pool_out, pool_rules, pool_work, renamed_window, sees_pixels, tap
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -85,6 +85,9 @@ class MaxPool(Op):
         wider = bordered(params, border)
         plain = params.dilation_h == params.dilation_w == 1 and sees_pixels(wider)
         return (wider, None) if plain and least >= border.value else None
+
+    def renamed(self, params: MaxPoolParams, axes: Sequence[int]) -> MaxPoolParams | None:
+        return renamed_window(params, axes)
 
     def window(self, params: MaxPoolParams, inputs: Sequence[Value]) -> tuple[int, int]:
         return params.kernel_h, params.dilation_h

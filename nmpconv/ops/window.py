@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,6 +17,10 @@ from nmpconv.ops.traits import Border, Rule
 P = TypeVar("P", bound=Any)
 
 SIDE_MAX = 32767  # legal strides, dilations and paddings
+ALONG = (  # the parameters of H and of W
+    ("kernel_h", "stride_h", "dilation_h", "pad_top", "pad_bottom"),
+    ("kernel_w", "stride_w", "dilation_w", "pad_left", "pad_right"),
+)
 
 
 def window_out(size: int, kernel: int, stride: int, dilation: int, padding: int) -> int:
@@ -94,6 +98,22 @@ def bordered(params: P, border: Border) -> P:
         pad_left=params.pad_left + border.left,
         pad_right=params.pad_right + border.right,
     )
+
+
+def renamed_window(params: P, axes: Sequence[int]) -> P | None:
+    """`Op.renamed` of a pool: an axis along which it does nothing may lie anywhere."""
+    idle = type(params)()
+    moved = dict[str, Any]()
+    for axis, names in enumerate(ALONG, 1):
+        used = [name for name in names if hasattr(params, name)]
+        moved = {name: getattr(idle, name) for name in used} | moved
+        if all(getattr(params, name) == getattr(idle, name) for name in used):
+            continue
+        if axes[0] != 0 or axes[axis] not in (1, 2):
+            return None
+        there = dict(zip(names, ALONG[axes[axis] - 1], strict=True))
+        moved |= {there[name]: getattr(params, name) for name in used}
+    return replace(params, **moved)
 
 
 def sees_pixels(params: Any) -> bool:

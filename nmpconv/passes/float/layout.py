@@ -5,7 +5,7 @@ Down, until nothing changes:
 1. transpose after transpose: one transpose, or none.
 2. reshape after reshape: one, or none. A transpose that moves only axes of size 1 counts as a reshape next to one.
 3. transpose before requantize or lookup: the op first. So with slice, softmax, gather, pad and normalize, whose axes
-   are renamed.
+   are renamed, and with a pool, whose window stays on H and W.
 4. transpose before add, sub, minimum, maximum, mul or concat: the op first, when that leaves less to transpose on its
    inputs. Constants are transposed here and now.
 5. reshape before requantize or lookup: the op first.
