@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from nmpconv.ir import Graph
 from nmpconv.passes.float import (
+    centred_squares,
     channel_moves,
     fold_affine,
     fold_norm,
@@ -45,6 +46,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
     ("masked_sums", masked_sums.run),
     ("variance", variance.run),
+    ("centred_squares", centred_squares.run),
     ("fuse_norm", fuse_norm.run),
     ("quotients", quotients.run),
     ("row_factors", row_factors.run),
