@@ -65,7 +65,9 @@ def statistics(graph: Graph, a: Arguments) -> tuple[dict[str, TensorStats], dict
     stats = {}
     for value in graph.activations():
         low, high = np.broadcast_to(np.array(a["seen"][value.name], np.float64).T.reshape(2, -1), (2, value.shape[-1]))
-        stats[value.name] = TensorStats.of(np.linspace(low, high, EVEN).astype(np.float32))
+        numbers = a.get("only", {}).get(value.name)
+        x = np.linspace(low, high, EVEN) if numbers is None else np.multiply.outer(numbers, np.ones(value.shape[-1]))
+        stats[value.name] = TensorStats.of(x.astype(np.float32))
     other = dict.fromkeys(a.get("wide", ()), 16) | dict.fromkeys(a.get("narrow", ()), 8)
     return stats, {name: other.get(name, a.get("bits", 8)) for name in stats}
 

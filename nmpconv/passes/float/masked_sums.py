@@ -6,6 +6,8 @@ position adds to that would take the range of the mask, too, and the depth of th
 1. minimum(x, mask) + bias is minimum(x + bias, mask): what is hidden counts for nothing either way.
 2. minimum(minimum(x, mask), other) is the minimum of x and of what either hides.
 3. On the way to a sum the mask passes axes of length 1 that are put in front.
+4. A mask that is computed and subtracted is added: x - m * 1e4 is x + m * -1e4, as `passes.quantize.attention_masks`
+   knows it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from nmpconv.passes.rewrite import MOVES, Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _moved)
+    return apply(graph, _moved, _added)
 
 
 def _moved(editor: Editor, node: Node) -> bool:
@@ -53,6 +55,22 @@ def _moved(editor: Editor, node: Node) -> bool:
         editor.set(replace(reader, inputs=(x, joined)))
         return True
     return False
+
+
+def _added(editor: Editor, node: Node) -> bool:  # case 4
+    product = editor.producer(node.inputs[1]) if node.op == "sub" else None
+    if product is None or product.op != "mul" or not editor.only_user(product.outputs[0]):
+        return False
+    m, factor = sorted(product.inputs, key=lambda name: editor[name].is_const)
+    (out,) = node.outputs
+    if editor[m].is_const or not editor[factor].is_const or editor[product.outputs[0]].clamp:
+        return False
+    if editor[out].clamp or editor.data(factor).min() < 1 or not _is_for_softmax(editor, out):
+        return False
+    editor.remove(node)
+    mask = editor.emit("mul", (m, editor.const(factor, -editor.data(factor))), at=product)
+    editor.emit("add", (node.inputs[0], mask), at=node, name=node.name, out=out)
+    return True
 
 
 def _is_for_softmax(editor: Editor, name: str) -> bool:

@@ -1,8 +1,8 @@
 """Masks of attention that are computed, cut off where they are deep enough.
 
-1. Such a mask is a term of a sum that a Softmax reads, as s + (1 - m) * -1e4. It would take the range of that sum for
-   itself. But whatever lies DEEP below the least sum that is not hidden can be cut off there. So can each term, by what
-   the other ones are at most, and a constant.
+1. Such a mask is a term of a sum that a Softmax reads, as s + (1 - m) * -1e4, or -100. It would take the range of that
+   sum for itself. But whatever lies DEEP below the least sum that is not hidden can be cut off there. So can each term,
+   by what the other ones are at most, and a constant.
 2. A factor that hides need be no larger, and one that the importer made MASKED (`nmpconv.frontend.expand.masks`) goes
    as deep.
 
@@ -30,6 +30,7 @@ from nmpconv.ops.softmax import HIDES, MASKED
 
 DEEP = 20.0  # e^-20 is a 15,000th of a step of 16 bits
 EVEN = 2.0**-4  # a difference of hidden numbers that makes their shares differ
+SHALLOW = -64.0  # what a tensor has besides zeros, to be a mask
 STEPS = 2.0**16  # between 0 and the largest number of a grid, at most
 
 
@@ -170,14 +171,17 @@ class _Sums:
 
     def _alone(self, value: Value) -> _Shown:
         """Least visible number of a tensor whatever it is made of: a mask has all that it hides in one place, and a gap
-        beside that."""
+        beside that, or else nothing but zeros."""
         if value.data is not None:
             shown = value.data[value.data > HIDES]
             return _Shown(float((shown if shown.size else value.data).min()), 0 < shown.size < value.data.size)
         stats = self._stats[value.name]
         low, high, _ = stats.histogram.bins()
-        least = min([*low[high > HIDES], *([0.0] if stats.histogram.zeros else [])], default=-math.inf)
-        if stats.min <= HIDES and np.count_nonzero(high <= HIDES) == 1 and least > HIDES / 2:
+        hidden, zeros = high <= HIDES, [0.0] if stats.histogram.zeros else []
+        if zeros and low.size == 1 and low[0] <= SHALLOW:
+            return _Shown(0.0, True)
+        least = min([*low[~hidden], *zeros], default=-math.inf)
+        if stats.min <= HIDES and np.count_nonzero(hidden) == 1 and least > HIDES / 2:
             return _Shown(float(least), True)
         return _Shown(stats.min)
 
