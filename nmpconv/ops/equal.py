@@ -51,7 +51,7 @@ def _lower_where(node: OnnxNode, to: GraphBuilder) -> None:
     elif _is_zero(to, a):
         _product(to, condition, b, False, node.outputs[0])
     elif to.is_const(a) and to.is_const(b):
-        difference = to.const(to.array(a, "operand") - to.array(b, "operand"), a)
+        difference = to.const(to.array(a, "operand").astype(np.float64) - to.array(b, "operand"), a)
         chosen = to.emit("mul", to.aligned(to.value(condition), difference), MulParams())
         to.emit("add", to.aligned(chosen, to.value(b)), AddParams(), node.outputs[0])
     else:

@@ -37,6 +37,30 @@ CASES = [
         for kind in ("add", "mul", "min", "max")
     ),
     (
+        "ScatterND/integers",
+        18,
+        "(float[1,6] x) => (y) <int64[2,2] i = {0,1,0,1}, int64[2] u = {3,5}> "
+        '{ j = ArgMax<axis=1>(x) k = Concat<axis=1>(j, j, j) s = ScatterND<reduction="add">(k, i, u) y = Cast<to=1>(s) }',
+    ),
+    (
+        "ScatterND/computed in two axes",
+        18,
+        "(float[1,6] x, float[1] u) => (y) <float[1,6] d = {1,2,3,4,5,6}, int64[1,1] o = {0}> "
+        "{ j = ArgMax<axis=1>(x) i = Concat<axis=1>(o, j) y = ScatterND(d, i, u) }",
+    ),
+    (
+        "ScatterND/computed, of booleans",
+        18,
+        "(float[1,6] x) => (y) <bool[6] d = {1,0,1,0,1,0}, bool[1] u = {1}> "
+        "{ i = ArgMax<axis=1>(x) s = ScatterND(d, i, u) y = Cast<to=1>(s) }",
+    ),
+    (
+        "ScatterElements/computed, of booleans",
+        18,
+        "(float[1,6] x) => (y) <bool[1,6] d = {0,0,0,0,0,0}, bool[1,1] u = {1}> "
+        "{ i = ArgMax<axis=1>(x) s = ScatterElements<axis=1>(d, i, u) y = Cast<to=1>(s) }",
+    ),
+    (
         "ScatterElements",
         18,
         "(float[1,6] x, float[1,2] u) => (y) <int64[1,2] i = {4,1}> { y = ScatterElements<axis=1>(x, i, u) }",

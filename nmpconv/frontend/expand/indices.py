@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.expand.node_builder import Body
@@ -75,6 +75,11 @@ def scatter_nd(node: OnnxNode, body: Body) -> None:
     _scatter(node, body, indices.reshape(*index.shape[:-1], *shape[index.shape[-1] :]))
 
 
+def _numbers(body: Body, name: str) -> np.dtype[np.generic]:
+    """The type of a tensor's elements."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(body.element(name)))
+
+
 def _scatter(node: OnnxNode, body: Body, places: np.ndarray) -> None:
     """places: where in the first input, counted row by row, each element of the third one goes."""
     x, updates = node.input(0), node.input(2)
@@ -94,7 +99,7 @@ def _scatter(node: OnnxNode, body: Body, places: np.ndarray) -> None:
     for turn in range(rounds):
         chosen = np.flatnonzero(ranks == turn)
         part = flat if rounds == 1 else body("Gather", flat, chosen)
-        ground = body.operand(np.full(shape, neutral, np.float32)) if neutral is not None else x
+        ground = x if neutral is None else body.operand(np.full(shape, neutral, _numbers(body, x)))
         spread = _put(body, ground, part, places.ravel()[chosen], "")
         x = body(kind, x, spread, output=node.outputs[0] if turn == rounds - 1 else "")
 
@@ -187,10 +192,18 @@ def gather(node: OnnxNode, body: Body) -> None:
 
 
 def _by_positions(body: Body, x: str, index: str, batch: int) -> None:
-    """The axes that positions are of become one; positions are counted from the start. One of length 1 leaves nothing
-    to choose. No column lies beyond its axis, so that what is computed from all of them has a known end."""
+    """The axes that positions are of become one."""
     shape, at = body.shape(x), body.shape(index)
     sizes, rest = shape[batch : batch + at[-1]], shape[batch + at[-1] :]
+    blocks = prod(shape[:batch]), prod(sizes), prod(rest)
+    _rows(body, body("Reshape", x, np.array(blocks)), _counted(body, index, sizes), (*at[:-1], *rest))
+
+
+def _counted(body: Body, index: str, sizes: tuple[int, ...]) -> str:
+    """Positions in axes of these sizes, the last axis of the index, as places counted row by row, from the start. An
+    axis of length 1 leaves nothing to choose. No column lies beyond its axis, so that what is computed from all of them
+    has a known end."""
+    at = body.shape(index)
     long = [i for i, size in enumerate(sizes) if size > 1] or [0]
     low, high = body.to.reach(body.to.value(index))
     if long[1:] and low < 0:
@@ -203,8 +216,7 @@ def _by_positions(body: Body, x: str, index: str, batch: int) -> None:
         if (step := prod(sizes[i + 1 :])) > 1:
             term = body("Mul", term, np.array(step))
         flat = body("Add", flat, term) if flat else term
-    blocks = prod(shape[:batch]), prod(sizes), prod(rest)
-    _rows(body, body("Reshape", x, np.array(blocks)), flat, (*at[:-1], *rest))
+    return flat
 
 
 def _rows(body: Body, blocks: str, index: str, shape: tuple[int, ...]) -> None:
@@ -250,25 +262,26 @@ def _scatter_chosen(node: OnnxNode, body: Body, axis: int) -> None:
 
 
 def _scatter_rows(node: OnnxNode, body: Body) -> None:
-    """Scatters blocks to computed places of the first axis: a product of what is 1 at the place of each, and them."""
+    """Scatters blocks to computed places of the first axes: a product of what is 1 at the place of each, and them."""
     x, index, updates = map(node.input, range(3))
     shape, at, reduction = body.shape(x), body.shape(index), node.text("reduction", "none")
-    if at[-1] != 1:
-        raise Unsupported(f"computed indices into {at[-1]} axes", hint="into the first one, or constant indices")
     if reduction not in ("none", "add"):
         raise Unsupported(f"reduction {reduction} at computed places", hint="none or add")
-    count = prod(at)
-    if count * shape[0] > ELEMENTS_MAX:
-        raise Unsupported(f"{count} computed places of {shape[0]}", hint=f"at most {ELEMENTS_MAX} of both multiplied")
-    hot = _hot(body, body("Reshape", index, np.array([count])), shape[0], 0, TensorProto.FLOAT)
-    spread = body("MatMul", hot, body("Reshape", updates, np.array([count, -1])))
-    rows = body("Reshape", spread, np.array(shape))
+    count, places = prod(at[:-1]), prod(shape[: at[-1]])
+    if count * places > ELEMENTS_MAX:
+        raise Unsupported(f"{count} computed places of {places}", hint=f"at most {ELEMENTS_MAX} of both multiplied")
+    flat = body("Reshape", _counted(body, index, shape[: at[-1]]), np.array([count]))
+    hot = _hot(body, flat, places, 0, TensorProto.FLOAT)
+    numbers = body("Cast", updates, to=TensorProto.FLOAT)
+    spread = body("MatMul", hot, body("Reshape", numbers, np.array([count, -1])))
+    rows = body("Cast", body("Reshape", spread, np.array(shape)), to=body.element(x))
     if reduction == "add":
         body("Add", x, rows, output=node.outputs[0])
         return
     chosen = body("ReduceMax", hot, np.array([1]), keepdims=0)
-    truth = body("Cast", chosen, to=TensorProto.BOOL)
-    body("Where", body("Reshape", truth, np.array([-1, *(1,) * (len(shape) - 1)])), rows, x, output=node.outputs[0])
+    ones = (1,) * (len(shape) - at[-1])
+    truth = body("Reshape", body("Cast", chosen, to=TensorProto.BOOL), np.array([*shape[: at[-1]], *ones]))
+    body("Where", truth, rows, x, output=node.outputs[0])
 
 
 def quotient(node: OnnxNode, body: Body) -> None:
