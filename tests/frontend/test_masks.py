@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from onnx_text import build
 from test_expand import check
+
+from nmpconv.frontend.onnx import load
 
 SCORES = "(float[1,2,3,3] x) => (y)"
 CAUSAL = "<float[3,3] m = {0.5,-inf,-inf,0,0,-inf,0,0,0}>"
@@ -13,6 +16,12 @@ MASKS = [
         13,
         "(float[1,2,3,3] x, float[1,3] k) => (y) <float c = {-inf}, float z = {0}, int64[4] s = {1,2,1,3}> { b = "
         "Greater(k, z) t = Where(b, z, c) e = Expand(t, s) a = Add(x, e) y = Softmax<axis=-1>(a) }",
+    ),
+    (
+        "logarithm of truth",
+        13,
+        "(float[1,2,3,3] x, float[1,1,3,3] k) => (y) <float z = {-0.5}> "
+        "{ b = Greater(k, z) t = Cast<to=1>(b) l = Log(t) a = Add(x, l) y = Softmax<axis=-1>(a) }",
     ),
     ("add", 13, f"{SCORES} {CAUSAL} {{ t = Add(x, m) y = Softmax<axis=-1>(t) }}"),
     (
@@ -63,3 +72,13 @@ MASKS = [
 @pytest.mark.parametrize(("opset", "text"), [pytest.param(*case[1:], id=case[0]) for case in MASKS])
 def test_masks_equal_onnxruntime(opset, text, tmp_path):
     check(opset, text, tmp_path)
+
+
+def test_logarithms_of_truth_are_finite(tmp_path):
+    """No tensor holds -inf, which no grid has; where all is numbers, a logarithm stays one."""
+    (text,) = (text for label, _, text in MASKS if label == "logarithm of truth")
+    build(text, 13, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx")
+    assert "lookup" not in [node.op for node in graph.nodes]
+    build(text.replace("Cast<to=1>(b)", "Sigmoid(x)"), 13, tmp_path / "n.onnx")
+    assert "lookup" in [node.op for node in load(tmp_path / "n.onnx").nodes]

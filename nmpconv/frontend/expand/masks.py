@@ -3,6 +3,7 @@
 Such a number would take the range of the scores' tensor for itself. What a mask hides becomes the smaller one of the
 score and MASKED instead: e^MASKED is nothing beside scores of usual size. Calibration decides how deep it is to be
 (`passes.quantize.constant_masks`), and where sums with computed masks are cut off (`passes.quantize.attention_masks`).
+The logarithm of a mask of 0 and 1 is a computed one.
 
 Where -inf hides a whole row, its Softmax is NaN, so the model replaces that row later, as ONNX's Attention does by 0.
 Such a row is not masked at all.
@@ -86,4 +87,17 @@ def _hide(body: Body, x: str, hidden: np.ndarray, output: str) -> None:
     body("Min", x, np.where(hidden, MASKED, OPEN).astype(np.float32), output=output)
 
 
-FORMS = {"Add": ((_for_softmax, add),), "Where": ((_for_softmax, where),)}
+def _of_truth(node: OnnxNode, to: Importer) -> bool:
+    """Checks for a number that is 0 or 1, whose logarithm is a term of scores."""
+    x, (y,) = node.input(0), node.outputs
+    if to.is_const(x) or not to.only_read_by(y, "Softmax", (*_MOVES, "Add")):
+        return False
+    return to.is_whole(to.value(x)) and to.reach(to.value(x)) == (0, 1)
+
+
+def logarithm(node: OnnxNode, body: Body) -> None:
+    """The logarithm of truth hides what is false."""
+    body("Mul", body("Sub", 1.0, node.input(0)), HIDES, output=node.outputs[0])
+
+
+FORMS = {"Add": ((_for_softmax, add),), "Log": ((_of_truth, logarithm),), "Where": ((_for_softmax, where),)}
