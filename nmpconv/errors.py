@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 VALUE_SHOWN = 60  # characters of a value in a message
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
-_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
-_COMMAND = re.compile(r"\b(nmpconv|pip|esptool) [a-z-]")  # with flags of its own
 
 
 class ExitCode(IntEnum):
@@ -92,17 +90,8 @@ class NmpError(Exception):
         return {"kind": self.code.name.lower(), "exit_code": int(self.code), **fields}
 
     def __str__(self) -> str:
-        """As Python shows it: flags are keywords there. The command line writes the parts themselves."""
-        where, message, hint = in_python(self.where, "{}"), in_python(self.message), in_python(self.hint)
-        text = f"{where}: {message}" if where else message
-        return f"{text} ({hint})" if hint else text
-
-
-def in_python(text: str, form: str = "'{}'") -> str:
-    """The text with the names of keywords in place of flags, but for whole commands. form: of such a name."""
-    if _COMMAND.search(text):
-        return text
-    return _FLAG.sub(lambda flag: form.format(flag[1].replace("-", "_")), text)
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
 
 
 class UsageError(NmpError):

@@ -50,7 +50,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),
     "passes/float/layout.py": (28, "about transpose and reshape, and the weights of fully_connected"),
-    "passes/float/masked_sums.py": (14, "masks are minima, or products, in front of a softmax; builds add"),
+    "passes/float/masked_sums.py": (10, "masks are minima, in front of a softmax; builds add"),
     "passes/float/centred_squares.py": (20, "linear functions of squares; builds sub, mul and add"),
     "passes/float/variance.py": (29, "how means and variances are written; builds sub, mul and add"),
     "passes/float/wide_sums.py": (9, "sums of squares under a lookup; builds concat and sum_lookup"),

@@ -15,7 +15,6 @@ from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.workers import opened
 from nmpconv.conversion.option_types import Decoder
 from nmpconv.data.samples import Data
-from nmpconv.errors import in_python
 from nmpconv.evaluation import accuracy
 from nmpconv.evaluation.accuracy import Evaluation
 from nmpconv.evaluation.task_metrics import named
@@ -76,5 +75,5 @@ def evaluate(
             with on_disk(reference, example_inputs, samples, names_in(net.model, reference)) as path:
                 judged = accuracy.evaluate(net, samples, reference=path, **options)
     for warning in judged.warnings:
-        log.warning("%s", in_python(warning))
+        log.warning("%s", warning)
     return judged

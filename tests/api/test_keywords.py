@@ -18,7 +18,7 @@ import nmpconv
 from nmpconv.api.keyword_checks import BOUNDS, FREE, check, forgiving, kind_of, plain
 from nmpconv.cli import whole_app
 from nmpconv.cli.flags import OLDER
-from nmpconv.errors import DeviceError, InputError, NmpError, UsageError
+from nmpconv.errors import UsageError
 
 COMMANDS = {
     "convert": "convert",
@@ -184,19 +184,6 @@ def test_wrong_values_are_told(name: str, value: Any, samples: Path) -> None:
     assert error.value.where.removeprefix("--") == name
     assert error.value.found
     assert error.value.allowed
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (UsageError("--std has a zero", hint="give --input-shape x=1"), "'std' has a zero (give 'input_shape' x=1)"),
-        (InputError("too long", where="--label-offset", hint="-- 3 --"), "label_offset: too long (-- 3 --)"),
-        (DeviceError("other bytes", hint="nmpconv compare --device shows where"), None),
-    ],
-)
-def test_messages_name_keywords_but_in_commands(error: NmpError, text: str | None) -> None:
-    assert str(error) == (text or f"{error.message} ({error.hint})")
-    assert "--" in error.where + error.message + error.hint  # the command line has flags
 
 
 def test_words_in_any_case_and_numbers_with_units() -> None:

@@ -171,7 +171,7 @@ def test_a_journal_is_gone_on_with(
 @pytest.mark.parametrize("text", ["", "[]", '{"of": "net"}', "{" * 3000, '{"of": "net", "measured": 3}'])
 def test_a_wrong_journal(tmp_path: Path, text: str) -> None:
     (tmp_path / "j.json").write_text(text)
-    with pytest.raises(InputError, match="not a journal of 'bits' auto"):
+    with pytest.raises(InputError, match="not a journal of --bits auto"):
         Journal(tmp_path / "j.json", "net")
 
 

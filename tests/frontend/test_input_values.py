@@ -149,7 +149,7 @@ def test_wrong_values(values, message, tmp_path):
     build(TEXT, 13, tmp_path / "m.onnx")
     with pytest.raises(UsageError) as caught:
         load(tmp_path / "m.onnx", input_values=values)
-    assert str(caught.value) == f"input_value: {message}"
+    assert str(caught.value) == f"--input-value: {message}"
 
 
 def test_the_hint_of_an_if_on_an_input(tmp_path):
@@ -159,7 +159,7 @@ def test_the_hint_of_an_if_on_an_input(tmp_path):
         load(tmp_path / "m.onnx")
     hint = "where it is the same in every run: --input-value sr=NUMBER"
     assert caught.value.rows == [("choice", "If", "what it runs depends on the data", hint)]
-    assert "outputs" not in str(caught.value)
+    assert "--outputs" not in str(caught.value)
     with pytest.raises(UnsupportedModel):
         load(tmp_path / "m.onnx", outputs=AUTO)
 

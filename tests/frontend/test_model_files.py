@@ -42,23 +42,23 @@ def test_bound_shape(path):
 
 SHAPES = [
     ("unbound", TEXT, {}, "input 'x' has dimensions without a size: 2 (H), 3 (W) "
-                          "(bind them, for example 'input_shape' x=1x4x224x224)"),
+                          "(bind them, for example --input-shape x=1x4x224x224)"),
     ("rows and columns", "(float[N,C,H,W] x) => (y) { y = Relu(x) }", {}, "input 'x' has dimensions without a size: "
-        "1 (C), 2 (H), 3 (W) (bind them, for example 'input_shape' x=1x3x224x224)"),
+        "1 (C), 2 (H), 3 (W) (bind them, for example --input-shape x=1x3x224x224)"),
     ("channels last", "(float[N,H,W,4] x) => (y) { y = Relu(x) }", {}, "input 'x' has dimensions without a size: "
-        "1 (H), 2 (W) (bind them, for example 'input_shape' x=1x224x224x4)"),
+        "1 (H), 2 (W) (bind them, for example --input-shape x=1x224x224x4)"),
     ("many last", "(float[N,C,H,5] x) => (y) { y = Relu(x) }", {}, "input 'x' has dimensions without a size: "
-        "1 (C), 2 (H) (bind them, for example 'input_shape' x=1x3x224x5)"),
+        "1 (C), 2 (H) (bind them, for example --input-shape x=1x3x224x5)"),
     ("vector", "(float[N,K] x) => (y) { y = Relu(x) }", {}, "input 'x' has dimensions without a size: "
-        "1 (K) (bind them, for example 'input_shape' x=1x100)"),
-    ("contradiction", TEXT, {"x": (1, 3, 5, 6)}, "input_shape: input 'x' cannot be 1x3x5x6; the model says Nx4xHxW"),
-    ("rank", TEXT, {"x": (1, 4, 5)}, "input_shape: input 'x' cannot be 1x4x5; the model says Nx4xHxW"),
-    ("name", TEXT, {"z": (1, 4, 5, 6)}, "input_shape: the model has no input 'z' (inputs: x)"),
+        "1 (K) (bind them, for example --input-shape x=1x100)"),
+    ("contradiction", TEXT, {"x": (1, 3, 5, 6)}, "--input-shape: input 'x' cannot be 1x3x5x6; the model says Nx4xHxW"),
+    ("rank", TEXT, {"x": (1, 4, 5)}, "--input-shape: input 'x' cannot be 1x4x5; the model says Nx4xHxW"),
+    ("name", TEXT, {"z": (1, 4, 5, 6)}, "--input-shape: the model has no input 'z' (inputs: x)"),
     ("batch asked for", TEXT, {"x": (2, 4, 5, 6)}, "input 'x' has batch 2; models are converted for batch 1 "
-                                                  "(pass 'input_shape' x=1x4x5x6)"),
+                                                  "(pass --input-shape x=1x4x5x6)"),
     ("fixed batch", "(float[8,4,5,6] x) => (y) { y = Relu(x) }", {}, "input 'x' has batch 8; models are converted for "
-                                                                  "batch 1 (pass 'input_shape' x=1x4x5x6)"),
-    ("zero", TEXT, {"x": (1, 4, 0, 6)}, "input_shape x=1x4x0x6: input 'x' needs positive sizes"),
+                                                                  "batch 1 (pass --input-shape x=1x4x5x6)"),
+    ("zero", TEXT, {"x": (1, 4, 0, 6)}, "--input-shape x=1x4x0x6: input 'x' needs positive sizes"),
 ]  # fmt: skip
 
 
@@ -90,13 +90,13 @@ def test_cut(path):
 
 def test_unknown_output(path):
     build("(float[1,4] x) => (y) { conv_1 = Relu(x) y = Tanh(conv_1) }", 13, path)
-    expected = "outputs: the model has no tensor 'conv_11' (close to it: conv_1)"
+    expected = "--outputs: the model has no tensor 'conv_11' (close to it: conv_1)"
     assert refusal(load, path, outputs=["conv_11"]) == (UsageError, expected)
 
 
 def test_unknown_output_like_nothing(path):
     build("(float[1,4] x) => (y, z) { y = Relu(x) z = Tanh(y) }", 13, path)
-    expected = "outputs: the model has no tensor 'detections' (the model's outputs: y, z)"
+    expected = "--outputs: the model has no tensor 'detections' (the model's outputs: y, z)"
     assert refusal(load, path, outputs=["detections"]) == (UsageError, expected)
 
 

@@ -90,7 +90,7 @@ def test_sizes_that_are_not_fixed(tmp_path: Path):
     tensors["w"] = constant(rng().normal(0, 1, (4, 3, 3, 3)).astype(np.float32))
     op = Op("CONV_2D", ("x", "w"), ("y",), "Conv2DOptions", {**CONV, "stride_w": 2})
     (tmp_path / "m.tflite").write_bytes(tflite(tensors, [op], ["x"], ["y"]))
-    with pytest.raises(NmpError, match=r"dimensions without a size: 1 \(\?\), 2 \(\?\).*'input_shape' x=1x224x224x3"):
+    with pytest.raises(NmpError, match=r"dimensions without a size: 1 \(\?\), 2 \(\?\).*--input-shape x=1x224x224x3"):
         load(tmp_path / "m.tflite")
     graph = load(tmp_path / "m.tflite", input_shapes={"x": (1, 5, 7, 3)})
     assert graph["y"].shape == (1, 5, 4, 4)

@@ -21,9 +21,9 @@ ROWS = [
     ("unknown op", 13, "(float[1,4,8,8] x) => (y) { y = Det(x) }", "Det: nmpconv has no such op"),
     (
         "computed index",
-        18,
-        '(float[1,4] x, int64[1,2] i, float[1] u) => (y) { y = ScatterND<reduction="max">(x, i, u) }',
-        "ScatterND: reduction max at computed places; none or add",
+        13,
+        "(float[1,4] x, int64[1,2] i, float[1] u) => (y) { y = ScatterND(x, i, u) }",
+        "ScatterND: computed indices into 2 axes; into the first one, or constant indices",
     ),
     (
         "cast to float8",
@@ -209,7 +209,7 @@ def test_all_are_listed_and_followers_are_not(tmp_path):
         "  d (PRelu): its slope 'b' is computed from the input; instead: a constant slope\n"
         "  e (NonZero): the shape of its result depends on data\n"
         "  z (Det): nmpconv has no such op "
-        "(to leave 7 of 8 nodes and 0 % of the MACs to the host, cut the graph: 'outputs' a)"
+        "(to leave 7 of 8 nodes and 0 % of the MACs to the host, cut the graph: --outputs a)"
     )
     load(path, outputs=["a"])
 

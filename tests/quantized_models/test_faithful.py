@@ -407,9 +407,9 @@ def test_pixels_are_to_lie_on_the_models_grid(tmp_path: Path) -> None:
 def test_what_it_cannot_be_combined_with(samples: Path, tmp_path: Path) -> None:
     model = one_layer(np.zeros(8))
     for options in ({"equalize": "vector"}, {"rounding": "gptq"}, {"per_tensor": True}):
-        with pytest.raises(UsageError, match="changes the integers that 'faithful' keeps"):
+        with pytest.raises(UsageError, match="changes the integers that --faithful keeps"):
             made(model, tmp_path, pictures(8), **options)
-    with pytest.raises(UsageError, match="'bits' is 8, or a16w8"):
+    with pytest.raises(UsageError, match="--bits is 8, or a16w8"):
         made(model, tmp_path, pictures(8), bits="16")
     with pytest.raises(UsageError, match="no grids of its own"):
         made(onnx.load(samples / "digits" / "model.onnx"), tmp_path, np.zeros((8, 1, 16, 16), np.float32))
