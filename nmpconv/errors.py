@@ -7,10 +7,11 @@ the exit code of the process as ``code``; the table of codes is `ExitCode`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+FLAG = re.compile(r"(?<![\w-])--(no-)?([a-z][a-z-]*)")
 VALUE_SHOWN = 60  # characters of a value in a message
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 
@@ -69,10 +70,12 @@ class NmpError(Exception):
     node, found, allowed: for programs, where the message is about one node of the model (of several: the first), or
              about one value; '' where it is not.
     status:  `Status.in_c` of a .nmp file that is refused; '' of others, and for rules that only this program has.
+    keywords: of the function that a Python program called: its text has these in place of flags.
     """
 
     code = ExitCode.INTERNAL
     status = ""
+    keywords: Collection[str] = ()
 
     def __init__(
         self, message: str, *, where: str = "", hint: str = "", node: str = "", found: str = "", allowed: str = ""
@@ -91,7 +94,18 @@ class NmpError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{text} ({self.hint})" if self.hint else text
+        return as_keywords(f"{text} ({self.hint})" if self.hint else text, self.keywords)
+
+
+def as_keywords(text: str, known: Collection[str] | None = None) -> str:
+    """Text for Python programs: keywords in place of the flags of these names. None: of all flags."""
+
+    def keyword(flag: re.Match[str]) -> str:
+        name = flag[2].replace("-", "_")
+        is_keyword = known is None or name in known
+        return (f"{name}=False" if flag[1] else name) if is_keyword else flag[0]
+
+    return FLAG.sub(keyword, text)
 
 
 class UsageError(NmpError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -18,7 +18,7 @@ from nmpconv.base.type_check import allowed_instead
 from nmpconv.conversion import keywords as conversion_keywords
 from nmpconv.conversion import options as conversion_options
 from nmpconv.conversion.keywords import FLAGS
-from nmpconv.errors import UsageError, refusal
+from nmpconv.errors import NmpError, UsageError, refusal
 
 P = ParamSpec("P")
 K = TypeVar("K")
@@ -67,13 +67,23 @@ def forgiving(**older: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 del kwargs[old]
             check_keywords(function, kwargs, known)
             kwargs.update(plain(function, kwargs))
-            with bars() if kwargs.get("progress") is True else nullcontext() as shown:
+            with _naming(known), bars() if kwargs.get("progress") is True else nullcontext() as shown:
                 kwargs.update({} if shown is None else {"progress": shown})
                 return function(*args, **kwargs)
 
         return called
 
     return wrap
+
+
+@contextmanager
+def _naming(keywords: Collection[str]) -> Iterator[None]:
+    """Errors of what is called name its keywords in place of flags."""
+    try:
+        yield
+    except NmpError as error:
+        error.keywords = tuple(keywords)
+        raise
 
 
 def _today(keywords: Mapping[str, Any], older: Mapping[str, str]) -> dict[str, Any]:
@@ -98,7 +108,8 @@ def taking(keywords: Callable[P, K], **older: str) -> Callable[[Callable[[K], T]
                 signature.bind(*args, **today)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() got wrong arguments: {error}") from None
-            with bars() if today.get("progress") is True else nullcontext() as shown:
+            shows = bars() if today.get("progress") is True else nullcontext()
+            with _naming(signature.parameters), shows as shown:
                 return function(keywords(*args, **(today if shown is None else {**today, "progress": shown})))  # type: ignore[arg-type]
 
         functools.update_wrapper(called, function)

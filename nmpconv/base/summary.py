@@ -10,7 +10,7 @@ from typing import Any
 
 from nmpconv.base.quantities import NOTHING, clean, joined
 from nmpconv.base.verdict import UNSURE, WORDS
-from nmpconv.errors import UsageError
+from nmpconv.errors import UsageError, as_keywords
 
 ROWS_MAX = 200  # of a table in a notebook; the object has all
 LINE_MAX = 240  # characters of the line in a console
@@ -54,7 +54,7 @@ class Summary:
             if value
         )
         parts += ["<p>", *tiles, "</p>"]
-        parts += [f"<p>warning: {_text(warning)}</p>" for warning in self.warnings]
+        parts += [f"<p>warning: {_text(as_keywords(warning))}</p>" for warning in self.warnings]
         if self.rows:
             parts.append(f"<details><summary>{_text(self.table)} ({len(self.rows)})</summary>{self._table()}</details>")
         return f"<div>{''.join(parts)}</div>"

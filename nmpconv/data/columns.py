@@ -15,7 +15,7 @@ OF_TABLES = ("label", "labels", "target", "class")  # of tables, in which y is a
 TIMES = ("time", "timestamp", "t", "index", "date", "datetime", "epoch", "elapsed", "seconds_elapsed")
 UNIT = re.compile(r"\s*[(\[].*|_(?:s|ms|us|ns)$")
 LISTED = 5  # names that a message lists
-NAMELESS = "names need `convert --labels FILE`: all classes, a line each, in the order of the model's outputs"
+NAMELESS = "names need --labels FILE of convert: all classes, a line each, in the order of the model's outputs"
 
 
 def place_of(header: Sequence[str], names: Sequence[str]) -> int | None:

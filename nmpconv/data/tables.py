@@ -10,7 +10,7 @@ A table fits a model's input in one of these ways, the first that does:
 A header is optional, and lines that begin with # are left out. A column that it calls by one of `columns.OF_TABLES` has
 classes: a window whose rows differ there has no label. A column of time or of an index (`columns.is_time`), which need
 be no numbers, is left out where the others fit without it. A second line without a number, as of units, is left out.
-Where commas do not part columns, a comma is a decimal one.
+Where commas do not part columns, a comma is a decimal one, or parts thousands: see `_comma`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from nmpconv.errors import InputError
 SUFFIXES = (".csv", ".tsv")
 MISSING = ("", "na", "n/a", "null", "none", "-")  # in place of numbers
 DELIMITERS = "\t;|,"  # the first of these in the first line parts columns; without any, spaces do
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 KEYS = ("window", "step")
 ALLOWED = "a table has numbers, and maybe a column `label`; a list of files has a column `file`"
 WINDOWED = re.compile(r"(.*)@((?:window|step)=[^@/\\]*)")
@@ -173,14 +174,20 @@ def is_numeric_text(lines: Sequence[str]) -> bool:
 
 
 def _delimiter(first: str, last: str) -> str:
-    """The mark that parts columns, by the first line; spaces by the last one, which has numbers alone then."""
+    """The mark that parts columns, by the first line; spaces by the last one, which has numbers alone then, and not
+    between commas."""
     cells = last.split()
     spaced = len(cells) > 1 and _numeric(cells, " ") == len(cells)
+    if spaced and not all(map(_is_number, last.split(","))):
+        first = first.replace(",", ".")
     return next((mark for mark in DELIMITERS if mark in first), " " if spaced else ",")
 
 
 def _numeric(cells: Sequence[str], delimiter: str) -> int:
-    return sum(_is_number(_points(cell, delimiter)) for cell in cells)
+    """Counts cells with a number. Programs that part columns by other marks do so since commas are in numbers."""
+    if delimiter == ",":
+        return sum(map(_is_number, cells))
+    return sum(_is_number(cell.replace(",", ".")) or bool(THOUSANDS.fullmatch(cell.strip())) for cell in cells)
 
 
 def _has_cells(line: str) -> bool:
@@ -267,9 +274,30 @@ def _check_cells(rows: Sequence[str], places: Sequence[str], delimiter: str, hea
                 )
 
 
-def _points(text: str, delimiter: str) -> str:
-    """Numbers as Python writes them: programs that part columns by other marks do so since commas are in numbers."""
-    return text if delimiter == "," else text.replace(",", ".")
+def _comma(rows: Sequence[str], places: Sequence[str], delimiter: str) -> str:
+    """Stands in place of commas in numbers: "" if they part thousands, else ".".
+
+    They part thousands if each could, and a number has a point or two commas: 1,234.5, or 1,234 beside 12.5. InputError
+    if each could and nothing tells.
+    """
+    either, is_known = "", False
+    for row, place in zip(rows, places, strict=True):
+        for cell in row.replace('"', " ").replace(delimiter, " ").split():
+            if "," in cell and THOUSANDS.fullmatch(cell):
+                either = either or f"{place}: {cell}"
+                is_known |= "." in cell or cell.count(",") > 1
+            elif "," in cell and _is_number(cell.replace(",", ".")):
+                return "."
+            else:
+                is_known |= "." in cell and _is_number(cell)
+    if not either or is_known:
+        return "" if either else "."
+    where, _, cell = either.rpartition(": ")
+    raise InputError(
+        f"{cell} may be {cell.replace(',', '')} or {cell.replace(',', '.')}",
+        where=where,
+        hint="leave out marks of thousands, or write decimal points",
+    )
 
 
 def _numbers(
@@ -283,9 +311,12 @@ def _numbers(
     """float32 [rows, columns]. places: of each row, for messages; where: of the table."""
     if not rows or not columns:
         raise InputError("the table holds no numbers", where=where)
+    if delimiter != "," and any("," in row for row in rows):
+        comma = _comma(rows, places, delimiter)
+        rows = [row.replace(",", comma) for row in rows]
     try:
         values = np.loadtxt(
-            (_points(row, delimiter) for row in rows),
+            rows,
             np.float64,
             comments=None,
             delimiter=delimiter,

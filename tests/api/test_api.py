@@ -293,7 +293,7 @@ def test_arrays_in_another_order(folder: Path, numbers: np.ndarray, turn: str) -
 
 
 def test_pictures_without_preprocessing_are_asked_about(folder: Path, pixels: np.ndarray) -> None:
-    with pytest.raises(InputError, match=r"x\.transpose\(2, 0, 1\) .* pictures\? then give --mean and --std"):
+    with pytest.raises(InputError, match=r"x\.transpose\(2, 0, 1\) .* pictures\? then give mean and std"):
         nmpconv.convert(folder / "model.onnx", pixels)
     with pytest.raises(InputError, match=r"fits\)$"):
         nmpconv.convert(folder / "model.onnx", pixels.astype(np.float32))

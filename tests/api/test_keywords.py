@@ -16,9 +16,10 @@ from typer.models import OptionInfo
 
 import nmpconv
 from nmpconv.api.keyword_checks import BOUNDS, FREE, check, forgiving, kind_of, plain
+from nmpconv.base.summary import Summary
 from nmpconv.cli import whole_app
 from nmpconv.cli.flags import OLDER
-from nmpconv.errors import UsageError
+from nmpconv.errors import UsageError, as_keywords
 
 COMMANDS = {
     "convert": "convert",
@@ -225,6 +226,18 @@ def test_wrong_arguments_of_the_others(call: Any) -> None:
         call()
     assert error.value.found
     assert error.value.allowed
+
+
+def test_texts_of_errors_name_keywords(samples: Path) -> None:
+    """Those of the functions; the command line prints the parts of an error, with its flags."""
+    with pytest.raises(UsageError, match=r"^strict and precise each refine bits 8 or auto") as error:
+        nmpconv.convert(samples / "shapes" / "model.onnx", samples / "shapes" / "calib", strict=True, precise=True)
+    assert error.value.message.startswith("--strict and --precise")
+    assert as_keywords("give --no-levers, --max-ram 1k or --device", ("levers", "max_ram")) == (
+        "give levers=False, max_ram 1k or --device"
+    )
+    summary = Summary("Converted", "", warnings=["did you forget --mean and --std?"])
+    assert "warning: did you forget mean and std?" in summary.html()
 
 
 def test_the_flags_of_convert_are_found() -> None:

@@ -99,6 +99,8 @@ def test_spreadsheets_of_countries_with_decimal_commas(tmp_path: Path, encoding:
         ("a.txt", "x y\n1.25 -2\n3 .5\n", "utf-8"),
         ("a.txt", "1.25 -2\n3 .5\n# end\n", "utf-8"),
         ("a.txt", "x [°]\ty\n1,25\t-2\n3\t,5\n", "cp1252"),
+        ("a.txt", "1,25 -2,0\n3,0  0,5\n", "utf-8"),
+        ("a.csv", "x  y\n1,25 -2,0\n3,0  0,5\n", "utf-8"),
     ],
 )
 def test_tables_as_loggers_write_them(tmp_path: Path, name: str, text: str, encoding: str) -> None:
@@ -106,6 +108,30 @@ def test_tables_as_loggers_write_them(tmp_path: Path, name: str, text: str, enco
     (tmp_path / name).write_bytes(text.encode(encoding))
     assert [x.tolist() for x in open_samples(tmp_path / name, (1, 2), None)] == [[[1.25, -2]], [[3, 0.5]]]
     assert files_of(tmp_path / name) == [tmp_path / name]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("1,234.5\t5\n6\t7\n", [[1234.5, 5], [6, 7]]),
+        ("x\ty\n1,234\t5.25\n-6\t7\n", [[1234, 5.25], [-6, 7]]),
+        ("1,234,567\t-2,500\n", [[1234567, -2500]]),
+        ("1,234 5.5\n", [[1234, 5.5]]),
+        ("t;x;y\n2026-01-01 00:00:00,500;1,234;0.5\n", [[1234, 0.5]]),
+        ("1,234\t5,5\n", [[1.234, 5.5]]),
+        ("0,123\t5,678\n", [[0.123, 5.678]]),
+    ],
+)
+def test_commas_of_thousands(tmp_path: Path, text: str, rows: list[list[float]]) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    samples = [sample.ravel().tolist() for sample in open_samples(tmp_path / "a.csv", (1, 2), None)]
+    assert samples == [np.float32(row).tolist() for row in rows]
+
+
+def test_commas_that_may_be_either(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("x\ty\n6\t7\n1,234\t5\n")
+    with pytest.raises(InputError, match=r"a\.tsv:3: 1,234 may be 1234 or 1\.234 \(leave out marks of thousands"):
+        open_samples(tmp_path / "a.tsv", (1, 2), None)
 
 
 def test_a_list_of_files_with_numbers_for_names(tmp_path: Path) -> None:
