@@ -10,7 +10,7 @@ from nmpconv.api import forms
 from nmpconv.api.file_argument import NmpFile, net_of, sources
 from nmpconv.api.keyword_checks import FREE, check, forgiving
 from nmpconv.api.log import log
-from nmpconv.api.models import names_in, on_disk
+from nmpconv.api.models import names_in, on_disk, picture_in
 from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.workers import opened
 from nmpconv.conversion.option_types import Decoder
@@ -72,7 +72,9 @@ def evaluate(
         if reference is None:
             judged = accuracy.evaluate(net, samples, **options)
         else:
-            with on_disk(reference, example_inputs, samples, names_in(net.model, reference)) as path:
+            with on_disk(
+                reference, example_inputs, samples, names_in(net.model, reference), picture_in(net.model)
+            ) as path:
                 judged = accuracy.evaluate(net, samples, reference=path, **options)
     for warning in judged.warnings:
         log.warning("%s", warning)

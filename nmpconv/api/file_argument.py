@@ -68,7 +68,8 @@ def sources(data: Any) -> Mapping[str, Data]:
     for source in data.values() if isinstance(data, Mapping) else [data]:
         if not hasattr(source, "__iter__") and not hasattr(source, "__getitem__") and not isinstance(source, Path):
             allowed = "a path, an array, or an iterable of samples"
-            raise refusal(source, allowed, "data", "or a mapping of input names to these")
+            hint = "call the function" if callable(source) else "or a mapping of input names to these"
+            raise refusal(source, allowed, "data", hint)
     return data if isinstance(data, Mapping) else {"": data}
 
 

@@ -30,6 +30,7 @@ from nmpconv.file.reader import Model
 from nmpconv.frontend.read import hint_for
 from nmpconv.runtime.ports import as_array
 
+Examples = tuple[Any, Mapping[str, Any], tuple[int, ...]]  # example_inputs, data and shape of `on_disk`
 Names = tuple[Sequence[str] | None, Sequence[str] | None]
 OPSET = 17  # that torch exports to: old enough for every exporter since torch 1.13
 OPSET_OF_PROGRAMS = 18  # the one that torch's exporter of programs translates to
@@ -40,15 +41,19 @@ FILES = (str, Path, bytes, bytearray, memoryview, onnx.ModelProto)
 
 @contextmanager
 def on_disk(
-    model: Any, example_inputs: Any = None, data: Mapping[str, Any] | None = None, names: Names = (None, None)
+    model: Any,
+    example_inputs: Any = None,
+    data: Mapping[str, Any] | None = None,
+    names: Names = (None, None),
+    shape: tuple[int, ...] = (),
 ) -> Iterator[Path]:
     """The ONNX file of a path, of bytes, of an onnx.ModelProto, of a torch module or program; a temporary one but for a
     path. A file of torch.export is exported, too; torch may run code that it holds.
 
     example_inputs: a tensor or a tuple of them, that a torch module is called with when it is exported. data: by input,
-    as of `file_argument.sources`; without example_inputs, the first sample of a module's only input is taken. names: of
-    a module's inputs and outputs; None: torch's own; files have theirs. An error about a temporary file names the model
-    instead. Raises UsageError, InputError.
+    as of `file_argument.sources`; without example_inputs, the first sample of a module's only input is taken, or one of
+    ``shape``. names: of a module's inputs and outputs; None: torch's own; files have theirs. An error about a temporary
+    file names the model instead. Raises UsageError, InputError.
     """
     is_path = isinstance(model, str | Path)
     is_program = Path(model).suffix.lower() == PROGRAM if is_path else hasattr(model, "graph_signature")
@@ -63,7 +68,7 @@ def on_disk(
         if is_program:
             _export_program(model, path, shown, names)
         else:
-            _write(model, path, example_inputs, data or {}, names)
+            _write(model, path, (example_inputs, data or {}, shape), names)
         try:
             yield path
         except NmpError as error:
@@ -79,6 +84,11 @@ def names_in(file: Model, model: Any) -> Names:
     if not _is_module(model) or has_others:
         return None, None
     return [port.name for port in file.inputs], [port.name for port in file.outputs]
+
+
+def picture_in(file: Model) -> tuple[int, ...]:
+    """The shape in the ONNX model of a file's only input, if that takes pictures; else ()."""
+    return file.inputs[0].source_shape if len(file.inputs) == 1 and file.inputs[0].preprocess is not None else ()
 
 
 def _is_module(model: Any) -> bool:
@@ -101,13 +111,13 @@ def _name(model: Any) -> str:
     return re.sub(r"[^\w.-]", "_", name)[:100].lstrip(".") or "model"
 
 
-def _write(model: Any, path: Path, example_inputs: Any, data: Mapping[str, Any], names: Names) -> None:
+def _write(model: Any, path: Path, examples: Examples, names: Names) -> None:
     if isinstance(model, bytes | bytearray | memoryview):
         path.write_bytes(model)
     elif isinstance(model, onnx.ModelProto):
         path.write_bytes(model.SerializeToString(deterministic=True))
     elif _is_module(model):
-        _export(model, path, example_inputs, data, names)
+        _export(model, path, examples, names)
     else:
         kind = type(model).__name__
         allowed = "a path, bytes, an onnx.ModelProto, a torch module or program"
@@ -115,9 +125,12 @@ def _write(model: Any, path: Path, example_inputs: Any, data: Mapping[str, Any],
         raise UsageError(f"the model is a {kind}; {allowed} is allowed", found=kind, allowed=allowed, hint=hint)
 
 
-def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any], names: Names) -> None:
+def _export(module: Any, path: Path, examples: Examples, names: Names) -> None:
     """By the exporter that traces, which needs no more than torch."""
+    example_inputs, data, shape = examples
     example = None if example_inputs is not None else _example(data)
+    if example_inputs is None and example is None and shape:
+        example = np.zeros(shape, np.float32)
     if example_inputs is None and example is None:
         raise UsageError(
             "a torch module is exported by calling it, and the data do not tell an input's shape",
@@ -138,7 +151,8 @@ def _export(module: Any, path: Path, example_inputs: Any, data: Mapping[str, Any
         torch.onnx.export(module, arguments, str(path), opset_version=OPSET, **options)
     except Exception as error:  # whatever a module's own code raises
         message = f"torch cannot export the module: {type(error).__name__}: {error}"
-        raise InputError(message, where=type(module).__name__) from error
+        hint = "" if example is None else f"an input of shape {list(example.shape)} was tried: give example_inputs"
+        raise InputError(message, where=type(module).__name__, hint=hint) from error
 
 
 def _export_program(program: Any, path: Path, where: str, names: Names) -> None:

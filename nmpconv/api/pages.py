@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpconv.api.file_argument import NmpFile, contents_of, sources
 from nmpconv.api.keyword_checks import check, forgiving
-from nmpconv.api.models import names_in, on_disk
+from nmpconv.api.models import names_in, on_disk, picture_in
 from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.verdict import Verdict
 from nmpconv.conversion.option_types import Decoder
@@ -75,9 +75,9 @@ def html_report(
     progress = reporter(progress)
     models: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
     subjects, samples = [], None if data is None else sources(data)
-    is_named = reference is not None and models
-    names = names_in(contents_of(models[0])[1], reference) if is_named else (None, None)
-    with nullcontext() if reference is None else on_disk(reference, example_inputs, samples, names) as path:
+    first = contents_of(models[0])[1] if reference is not None and models else None
+    about: tuple[Any, ...] = () if first is None else (names_in(first, reference), picture_in(first))
+    with nullcontext() if reference is None else on_disk(reference, example_inputs, samples, *about) as path:
         for number, file in enumerate(models):
             subjects.append(_subject(file, number, samples, path, limit, time, decoder, progress))
     return ReportPage.of(subjects)

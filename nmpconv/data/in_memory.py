@@ -86,7 +86,7 @@ def pair(item: Any, input_name: str, where: str) -> tuple[Any, Any]:
             raise InputError(
                 f"columns {', '.join(map(repr, item))}; one named like the input is needed, or a single one",
                 where=where,
-                hint=f"name the column {input_name!r}",
+                hint=f"name the column {input_name!r}; a table of numbers is given as a DataFrame, by to_pandas()",
             )
         return item[input_name if input_name in item else names[0]], label
     if isinstance(item, tuple | list) and len(item) in (1, 2):

@@ -217,6 +217,11 @@ def of_frame(frame: Any, shape: tuple[int, ...], where: str, classes: Sequence[s
     return Windows(where, numbers(frame, where, shape), labels, shape, WHOLE)
 
 
+def unlabelled(frame: Any, shape: tuple[int, ...], where: str) -> Windows:
+    """The same without classes, whatever they are."""
+    return Windows(where, numbers(frame, where, shape), (), shape, WHOLE)
+
+
 def numbers(frame: Any, where: str, shape: tuple[int, ...] = ()) -> np.ndarray:
     """The numbers of a DataFrame but for its classes, and where a shape tells that they are no input, its times:
     float32 [rows, columns]. InputError."""

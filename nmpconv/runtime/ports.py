@@ -122,7 +122,7 @@ class Port:
         """Samples of a table of numbers, a DataFrame of pandas: those that `nmpconv run` takes of its CSV."""
         from nmpconv.data import tables  # of no use to most nets
 
-        windows = tables.of_frame(frame, self.source_shape or self.shape, self.name)
+        windows = tables.unlabelled(frame, self.source_shape or self.shape, self.name)
         return np.stack([windows.array(i) for i in range(len(windows))])
 
     def _pixels_of(self, value: Any) -> Any:
@@ -162,11 +162,10 @@ class Port:
     def _refused(self, array: NDArray[Any]) -> InputError:
         shapes = dict.fromkeys([self.shape, self.source_shape or self.shape])
         if array.dtype.kind in "OSU":
-            return InputError(
-                "texts and objects are no numbers",
-                where=self.name,
-                hint="open a picture by PIL.Image.open(path), arrays by numpy.load(path); `nmpconv run` takes files",
-            )
+            hint = "open a picture by PIL.Image.open(path), arrays by numpy.load(path); `nmpconv run` takes files"
+            if array.dtype.kind == "O" and hasattr(array.item() if array.ndim == 0 else None, "__iter__"):
+                hint = "the batches of a loader are run one by one: for x, y in loader: net(x)"
+            return InputError("texts and objects are no numbers", where=self.name, hint=hint)
         from nmpconv.base.turns import turn_of  # not loaded where nothing is refused
 
         wanted = [shape for each in shapes for shape in ((each, each[1:]) if each[:1] == (1,) else (each,))]
@@ -319,7 +318,8 @@ def as_array(value: Any) -> NDArray[Any]:
     try:
         return np.asarray(value)
     except ValueError as error:  # rows of several lengths
-        raise InputError(f"the input is no array: {error}") from None
+        hint = "of a pair of samples and labels, give the samples alone" if isinstance(value, list | tuple) else ""
+        raise InputError(f"the input is no array: {error}", hint=hint) from None
 
 
 def joined(array: NDArray[Any], port: Port) -> NDArray[Any]:

@@ -184,6 +184,23 @@ def test_a_module_is_a_reference(examples: list[Any], converted, tmp_path: Path)
     np.testing.assert_array_equal(examples[2], FLOATS[:1])
 
 
+def test_a_file_of_pictures_has_the_shape_of_its_module(examples: list[Any]) -> None:
+    file = nmpconv.convert(cli_files.onnx_model(), PIXELS, mean=127.5, std=64, fast=True)
+    assert nmpconv.evaluate(file, iter(PIXELS), reference=Module()).agreement is not None
+    assert "</html>" in nmpconv.html_report(file, data=list(PIXELS), reference=Module())
+    assert [(x.shape, x.dtype) for x in examples] == [((1, 3, 8, 8), np.float32)] * 2
+
+
+def test_what_is_no_batch_is_told_what_to_do(converted) -> None:
+    net = converted.load()
+    with pytest.raises(InputError, match="for x, y in loader: net"):
+        net(Loader(labelled=True))
+    with pytest.raises(InputError, match="of a pair of samples and labels, give the samples alone"):
+        net((FLOATS, LABELS))
+    with pytest.raises(UsageError, match="call the function"):
+        nmpconv.evaluate(converted, lambda: iter(FLOATS))
+
+
 @pytest.mark.parametrize("data", [iter(FLOATS), "images", list(FLOATS), {"a": FLOATS, "b": FLOATS}, []])
 def test_data_that_tell_no_shape(data: Any, examples: list[Any], tmp_path: Path) -> None:
     """Iterators, which begin only once; paths; items that may be a sample or a batch; several inputs."""

@@ -48,6 +48,7 @@ def test_a_column_of_labels(frame: Any, converted: nmpconv.Converted) -> None:
     assert nmpconv.evaluate(converted, labelled).n == 8
     assert open_samples(labelled, (1, 3, 8), None).labels == (0,) * 4 + (1,) * 4
     named = frame.assign(label=np.repeat(["run", "walk"], 32))
+    np.testing.assert_array_equal(converted.load()(named)[0], converted.load()(frame)[0])
     assert open_samples(named, (1, 3, 8), None, classes=("walk", "run")).labels == (1,) * 4 + (0,) * 4
 
 

@@ -338,6 +338,8 @@ def test_what_cannot_be_trained_is_named(torch: Any, monkeypatch: pytest.MonkeyP
 
     with pytest.raises(InputError, match="torch cannot export the module"):
         nmpconv.torch.prepare(Asks(), x)
+    with pytest.raises(InputError, match=r"shape \[1, 5\] was tried: give example_inputs"):
+        nmpconv.convert(torch.nn.Linear(4, 2), torch.randn(16, 5))
     with pytest.raises(UsageError, match="example_inputs"):
         nmpconv.torch.prepare(Sums(), np.zeros((1, 4)))
 
