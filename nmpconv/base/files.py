@@ -179,13 +179,12 @@ def write_file(path: Path, data: bytes) -> None:
     A link is followed: the file that it leads to is replaced. What an earlier call for this path left behind when it
     was killed is removed. Raises OutputError, leaving nothing behind and an older file as it was.
     """
-    import tempfile
-
     temporary = None
     try:
         real = Path(os.path.realpath(path))
         _remove_stale(real)
-        handle, temporary = tempfile.mkstemp(dir=real.parent, prefix=_prefix(real))
+        temporary = _temporary(real)
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         with os.fdopen(handle, "wb") as file:
             _lock(file.fileno())
             file.write(data)
@@ -213,8 +212,6 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     What an earlier call for this folder left behind when it was killed is removed. Raises OutputError, leaving nothing
     behind.
     """
-    import tempfile
-
     temporary = handle = None
     try:
         if folder.exists() and any(folder.iterdir()):
@@ -222,7 +219,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(folder)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_prefix(folder)))
+        temporary = _temporary(folder)
+        temporary.mkdir(0o700)
         if fcntl is not None:
             handle = os.open(temporary, os.O_RDONLY)
             _lock(handle)
@@ -260,6 +258,11 @@ def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as file:
                 format.write_array(file, array)
     return buffer.getvalue()
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside ``path`` that nothing has. Whoever creates it knows it before, so that Ctrl-C leaves nothing."""
+    return path.parent / f"{_prefix(path)}{os.urandom(8).hex()}"
 
 
 def _prefix(path: Path) -> str:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import nets
 import numpy as np
@@ -255,6 +256,21 @@ def test_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert os.listdir(tmp_path) == ["m.nmp"]
     with pytest.raises(OutputError, match=r"new/a\.c: cannot write: No space left on device"):
         write_folder(tmp_path / "new", {"a.c": b""})
+
+
+@pytest.mark.parametrize("call", ["open", "mkdir"])
+def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """As soon as the temporary file or folder is there."""
+    create = getattr(os, call)
+
+    def interrupted(*args: Any, **kwargs: Any) -> None:
+        create(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, call, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "a", b"a") if call == "open" else write_folder(tmp_path / "a", {"b": b"b"})
+    assert os.listdir(tmp_path) == []
 
 
 def test_missing_folder(tmp_path: Path) -> None:
