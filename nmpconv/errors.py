@@ -220,7 +220,7 @@ class InvalidModel(Refused, InputError):
 NODES_SHOWN = 3  # of one cause
 
 
-def _listed(what: str, rows: Sequence[RefusedNode], before: str) -> str:
+def _listed(problem: str, rows: Sequence[RefusedNode], before: str) -> str:
     """A line for each cause: nodes of one op that differ only in the names of tensors have the same one.
 
     before: words in front of what is allowed.
@@ -229,7 +229,7 @@ def _listed(what: str, rows: Sequence[RefusedNode], before: str) -> str:
     for row in rows:
         _, op, why, form = row
         causes.setdefault((op, re.sub(r"'[^']*'", "''", why), form), []).append(row)
-    lines = [f"{len(rows)} node(s) {what}:"]
+    lines = [f"{len(rows)} node(s) {problem}:"]
     for alike in causes.values():
         _, op, why, form = alike[0]
         names = ", ".join(row[0] for row in alike[:NODES_SHOWN])

@@ -291,7 +291,7 @@ class Graph:
         return self.values[name]
 
     def regrids(self, node: Node) -> bool:
-        """Checks whether a node puts a tensor from one of the model's grids, which are to be kept, on another. A clamp
+        """Checks that a node puts a tensor from one of the model's grids, which are to be kept, on another. A clamp
         says where a grid of the same step ends."""
         if not self.faithful or node.op != "requantize":
             return False
@@ -303,7 +303,7 @@ class Graph:
         return x.scale != y.scale or (self[node.outputs[0]].clamp is None and not x.is_same(y))
 
     def forks(self, node: Node) -> bool:
-        """Checks whether one float tensor of the model is rounded to the grids of the operand and of the result."""
+        """Checks that one float tensor of the model is rounded to the grids of the operand and of the result."""
         x, y = self.given.get(node.inputs[0]), self.given.get(node.outputs[0])
         if not self.faithful or x is None or y is None:
             return False

@@ -144,8 +144,8 @@ def need_package() -> Callable[..., None]:
     return find
 
 
-def missing(what: str) -> NoReturn:
-    message = f"needs {what}"
+def missing(need: str) -> NoReturn:
+    message = f"needs {need}"
     if os.environ.get("NMP_CI"):
         pytest.fail(f"{message}, and in CI nothing is optional")
     pytest.skip(message)

@@ -24,7 +24,7 @@ from nmpconv.calib.original_model import cut
 from nmpconv.data.box_labels import read as read_boxes
 from nmpconv.data.samples import Samples, open_samples
 from nmpconv.errors import InputError
-from nmpconv.evaluation.accuracy import MOVES
+from nmpconv.evaluation.judge import MOVES
 
 OPSET = 13
 CLASSIFIERS = (

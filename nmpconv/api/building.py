@@ -159,11 +159,11 @@ def _board(settings: Project, target: ProjectTarget) -> str:
         return ""
     board = COUNTED_ON.get(_machine(target))
     if board is None:
-        what = f"the gate max_instructions of {target.name!r} needs a target that is simulated"
-        raise InputError(what, where=str(settings.path), hint=f"target = one of {', '.join(COUNTED_ON)}")
+        message = f"the gate max_instructions of {target.name!r} needs a target that is simulated"
+        raise InputError(message, where=str(settings.path), hint=f"target = one of {', '.join(COUNTED_ON)}")
     if lacking := missing(board):
-        what = f"the gate max_instructions of {target.name!r} counts on the simulated board {board}"
-        raise DeviceError(what, where=str(settings.path), hint=lacking)
+        message = f"the gate max_instructions of {target.name!r} counts on the simulated board {board}"
+        raise DeviceError(message, where=str(settings.path), hint=lacking)
     return board
 
 
@@ -189,8 +189,8 @@ def _check(settings: Project, target: ProjectTarget) -> None:
     for key in ("stream", "state"):
         if target.options.get(key) and settings.test is not None:
             hint = "leave it out: calibration data that nothing is fitted to is measured then"
-            what = f"[data] test has no meaning for {target.name!r}, which has a {key}"
-            raise InputError(what, where=str(settings.path), hint=hint)
+            message = f"[data] test has no meaning for {target.name!r}, which has a {key}"
+            raise InputError(message, where=str(settings.path), hint=hint)
 
 
 def _build(settings: Project, plan: _Plan, progress: Progress) -> Built:

@@ -98,7 +98,7 @@ def _are_labels(labels: Any, samples: Any, *, by_name: bool) -> bool:
 
 
 def _may_be_samples(classes: NDArray[Any], arrays: Sequence[Any], *, by_name: bool) -> bool:
-    """Checks whether what is no list of class numbers may be fed: to an input of its name, or as the second sample."""
+    """Checks that what is no list of class numbers may be fed: to an input of its name, or as the second sample."""
     first = next(classes.flat, None)
     if isinstance(first, str):
         return by_name and Path(first).is_file()

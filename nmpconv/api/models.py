@@ -165,8 +165,8 @@ def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
         file = BytesIO(data)
     for package in ("torch", "onnxscript"):  # the exporter of programs is written with the second
         if find_spec(package) is None:
-            what = f"a program of torch.export needs {package}, which is not installed"
-            raise UsageError(what, where=where, hint="pip install 'nmpconv[torch]'")
+            message = f"a program of torch.export needs {package}, which is not installed"
+            raise UsageError(message, where=where, hint="pip install 'nmpconv[torch]'")
     import torch
 
     options: dict[str, Any] = {"dynamo": True, "external_data": False, "verbose": False}

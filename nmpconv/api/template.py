@@ -112,7 +112,7 @@ def _input(value: onnx.ValueInfoProto, graph: onnx.GraphProto, constants: set[st
 
 
 def _normalizes(name: str, graph: onnx.GraphProto, constants: set[str]) -> bool:
-    """Checks whether all that reads the input, moves aside, combines it with a constant."""
+    """Checks that all that reads the input, moves aside, combines it with a constant."""
     constant_names = constants | {node.output[0] for node in graph.node if node.op_type == "Constant"}
     readers = [node for node in graph.node if name in node.input]
     if len(readers) == 1 and readers[0].op_type in MOVES:

@@ -24,10 +24,10 @@ def proportion(hits: int, count: int) -> tuple[float, float]:
     return 100 * max(centre - half, 0.0), 100 * min(centre + half, 1.0)
 
 
-def counted(hits: int, count: int, what: str) -> str:
+def counted(hits: int, count: int, claim: str) -> str:
     """A proportion for people: "32 of 34 images agree (81 to 98 %)"."""
     low, high = proportion(hits, count)
-    return f"{hits} of {count} {what} ({low:.0f} to {high:.0f} %)"
+    return f"{hits} of {count} {claim} ({low:.0f} to {high:.0f} %)"
 
 
 def difference(wins: int, losses: int, count: int) -> tuple[float, float]:

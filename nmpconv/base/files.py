@@ -101,13 +101,13 @@ def _is_pattern(name: str) -> bool:
     return "*" in name or "?" in name
 
 
-def read_text(path: Path | str, what: str, *, western: bool = False) -> str:
+def read_text(path: Path | str, kind: str, *, western: bool = False) -> str:
     """A text file, as `decoded` takes its bytes."""
-    return decoded(read_file(path, TEXT_MAX), what, str(path), western=western)
+    return decoded(read_file(path, TEXT_MAX), kind, str(path), western=western)
 
 
-def decoded(data: bytes, what: str, where: str, *, western: bool = False) -> str:
-    """Text in UTF-8, or in UTF-16 with a byte order mark. what: "profile" and so on, for the message of the InputError.
+def decoded(data: bytes, kind: str, where: str, *, western: bool = False) -> str:
+    """Text in UTF-8, or in UTF-16 with a byte order mark. kind: "profile" and so on, for the message of the InputError.
     western: what is neither is read as Windows of Western Europe writes it, which Excel does to a CSV."""
     is_long = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
@@ -117,34 +117,34 @@ def decoded(data: bytes, what: str, where: str, *, western: bool = False) -> str
             with suppress(UnicodeDecodeError):
                 return data.decode("cp1252")
         name = "UTF-16" if is_long else "UTF-8"
-        problem = f"not a {what}: byte {error.start} is not {name} text"
+        problem = f"not a {kind}: byte {error.start} is not {name} text"
         raise InputError(problem, where=where, hint="save it as UTF-8") from None
 
 
-def read_lines(path: Path | str, what: str, *, western: bool = False) -> list[str]:
+def read_lines(path: Path | str, kind: str, *, western: bool = False) -> list[str]:
     """Those of a text file, as `read_text`, without empty ones at its end. InputError for more than LINES_MAX."""
-    text = read_text(path, what, western=western).rstrip()
+    text = read_text(path, kind, western=western).rstrip()
     ends = sum(map(text.count, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")) - text.count("\r\n")
     if (count := ends + 1) > LINES_MAX:
-        raise InputError(f"not a {what}: {count} lines; at most {LINES_MAX} can be read", where=str(path))
+        raise InputError(f"not a {kind}: {count} lines; at most {LINES_MAX} can be read", where=str(path))
     return text.splitlines()
 
 
-def toml_of(text: str, what: str, where: str) -> dict[str, Any]:
-    """The tables of a TOML text. what, where: for the message of the InputError."""
+def toml_of(text: str, kind: str, where: str) -> dict[str, Any]:
+    """The tables of a TOML text. kind, where: for the message of the InputError."""
     if sys.version_info >= (3, 11):  # not at the top: nmpconv-runtime brings no tomli
         import tomllib
     else:
         import tomli as tomllib
     if len(text) > TOML_MAX:
-        raise InputError(f"not a {what}: {len(text)} characters; at most {TOML_MAX} can be read", where=where)
+        raise InputError(f"not a {kind}: {len(text)} characters; at most {TOML_MAX} can be read", where=where)
     if wrong := [i for i, line in enumerate(text.splitlines(), 1) if line.count(".") > DOTS_MAX]:
-        raise InputError(f"not a {what}: line {wrong[0]} has more than {DOTS_MAX} dots", where=where)
+        raise InputError(f"not a {kind}: line {wrong[0]} has more than {DOTS_MAX} dots", where=where)
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
-        raise InputError(f"not a {what}: {reason}", where=where, hint="the file is TOML") from None
+        raise InputError(f"not a {kind}: {reason}", where=where, hint="the file is TOML") from None
 
 
 def _without_waiting(path: str, flags: int) -> int:

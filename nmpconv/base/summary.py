@@ -71,9 +71,9 @@ class Summary:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure by name, in the order of the model. what: of the figure, with its unit. None: not known."""
+    """A figure by name, in the order of the model. label: of the figure, with its unit. None: not known."""
 
-    what: str
+    label: str
     names: Sequence[str]
     values: Sequence[float | None]
 
@@ -108,7 +108,7 @@ class Summarized:
         for label in ax.get_yticklabels():
             label.set_parse_math(False)  # names may hold dollars
         ax.invert_yaxis()
-        ax.set_xlabel(chart.what)
+        ax.set_xlabel(chart.label)
         return ax
 
     def summary(self) -> Summary:

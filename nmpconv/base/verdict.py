@@ -149,7 +149,7 @@ class Quality:
         chance = BETTER_THAN_CHANCE * 100 / self.classes if self.classes else 0.0
         if self.change is not None and (self.float_top1 or 0.0) >= chance:
             return TOP1
-        if self.boxes is not None and self.boxes.lost is not None and not math.isnan(self.boxes.lost):
+        if self.boxes is not None and self.boxes.lost is not None:
             return AP50
         return AGREEMENT if self.agreed is not None else SQNR if self.db is not None else ""
 
@@ -223,7 +223,7 @@ def quality(
 
 
 def _is_off(differences: np.ndarray) -> bool:
-    """Checks whether an offset between classes and labels is far more frequent than none."""
+    """Checks that an offset between classes and labels is far more frequent than none."""
     [(offset, count)] = Counter(differences.tolist()).most_common(1)
     return offset != 0 and count > 2 * int(np.sum(differences == 0)) + 2
 

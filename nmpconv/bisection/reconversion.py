@@ -63,7 +63,7 @@ class Rebuilt:
         return {name: more for name, more in shifts.items() if more}
 
     def cut(self, name: str) -> bool:
-        """Checks whether an activation saturates elsewhere than a conversion would make it, on the same grid."""
+        """Checks that an activation saturates elsewhere than a conversion would make it, on the same grid."""
         ours, theirs = self.floats[name].quant, self.chosen[name].quant
         if ours is None or theirs is None or (ours.bits, ours.exponents) != (theirs.bits, theirs.exponents):
             return False

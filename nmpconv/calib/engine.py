@@ -42,7 +42,7 @@ def serialized(model: onnx.ModelProto, where: str = "") -> bytes:
 
 
 def is_small(model: onnx.ModelProto) -> bool:
-    """Checks whether onnxruntime is to optimize a model, which takes a time that grows with the square of its nodes.
+    """Checks that onnxruntime is to optimize a model, which takes a time that grows with the square of its nodes.
 
     Those of branches count."""
     count = len(model.graph.node)

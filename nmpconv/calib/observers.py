@@ -237,7 +237,7 @@ def _joined(
 
 
 def _beyond(stats: TensorStats, low: np.ndarray, high: np.ndarray) -> bool:
-    """Checks whether a channel goes beyond its limits by more than float32 makes of them."""
+    """Checks that a channel goes beyond its limits by more than float32 makes of them."""
     room = NEAR * np.maximum(np.abs(low), np.abs(high))
     first, last = (
         np.asarray(end if seen is None else seen)

@@ -129,9 +129,9 @@ def _show(name: str, net: Net, measurement: Measured) -> None:
 
 def _counter(measurement: Measured) -> str:
     unit = measurement.counter.unit
-    what = measurement.hello.counter if measurement.hello.counter == unit else f"{measurement.hello.counter}: {unit}"
-    what += f" of {console.scaled(measurement.hello.counter_hz)}Hz" if unit == "ticks" else ""
-    return f"{what}, not time: no memory, no pipeline" if measurement.counter.seconds is None else what
+    counted = measurement.hello.counter if measurement.hello.counter == unit else f"{measurement.hello.counter}: {unit}"
+    counted += f" of {console.scaled(measurement.hello.counter_hz)}Hz" if unit == "ticks" else ""
+    return f"{counted}, not time: no memory, no pipeline" if measurement.counter.seconds is None else counted
 
 
 def _latency(measurement: Measured) -> list[tuple[str, str]]:

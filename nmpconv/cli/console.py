@@ -44,7 +44,7 @@ class Talk:
 
 
 def decorated(stream: TextIO | None) -> bool:
-    """Checks whether a stream gets boxes and blocks: a terminal, or any where FORCE_COLOR is set and not off."""
+    """Checks that a stream gets boxes and blocks: a terminal, or any where FORCE_COLOR is set and not off."""
     return stream is not None and (stream.isatty() or os.environ.get("FORCE_COLOR", "").lower() not in OFF)
 
 

@@ -202,7 +202,7 @@ def show_levers(levers: Sequence[Lever], short: Mapping[str, str]) -> None:
         if rows:
             target = rows[0].target
             counting = "instructions counted" if target is None else f"instructions estimated for {target}"
-            title = f"{heading}, each alone, on {rows[0].images} images (RAM, flash in bytes; {counting})"
+            title = f"{heading}, each alone, on {rows[0].images} samples (RAM, flash in bytes; {counting})"
             console.table(columns, [_lever(lever) for lever in rows], title=title, short=short)
 
 

@@ -119,8 +119,8 @@ def command(
             for row in rows if ranked else ():
                 _show(row)
         if path is not None:
-            what = f"{sum(map(len, results))} {'call' if net.has_states else 'sample'}(s)"
-            console.line(f"{what} -> {path} ({', '.join(port.name for port in net.outputs)})")
+            amount = f"{sum(map(len, results))} {'call' if net.has_states else 'sample'}(s)"
+            console.line(f"{amount} -> {path} ({', '.join(port.name for port in net.outputs)})")
         for text in warnings:
             console.line(f"warning: {text}")
 

@@ -372,6 +372,6 @@ def _judged(goal: Goal, measure: Measure) -> float:
 
 
 def _betters(a: Candidate, b: Candidate) -> bool:
-    """Checks whether a is at least as good in everything, and better in something."""
+    """Checks that a is at least as good in everything, and better in something."""
     ours, theirs = ((candidate.ram, candidate.instructions, -candidate.db) for candidate in (a, b))
     return all(x <= y for x, y in zip(ours, theirs, strict=True)) and ours != theirs

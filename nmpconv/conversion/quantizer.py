@@ -190,7 +190,7 @@ class Fitter:
 
     @property
     def corrects(self) -> bool:
-        """Checks whether biases are corrected."""
+        """Checks that biases are corrected."""
         return self._rounding.bias_correction
 
     @property
@@ -330,7 +330,7 @@ class Fitter:
         return self._memo("equalized", key, lambda: self._equalize(mode, images, exempt))
 
     def _by_channel(self, mode: str) -> bool:
-        """Checks whether channels have factors of their own, so that statistics are seen again on the images."""
+        """Checks that channels have factors of their own, so that statistics are seen again on the images."""
         return mode in BY_CHANNEL or (mode == "scalar" and any(OPS[node.op].absorbs for node in self.graph.nodes))
 
     def _equalize(self, mode: str, images: Feeds, exempt: frozenset[str]) -> Equalized:
@@ -397,7 +397,7 @@ class Fitter:
         self._guard(f"equalization ({mode})", equalized, images)
         return reason
 
-    def _guard(self, what: str, graph: Graph, images: Feeds) -> None:
+    def _guard(self, step: str, graph: Graph, images: Feeds) -> None:
         """Raises Unequal where a graph is another function than the float graph. images: the same for all graphs, or
         none, and some are drawn."""
         if graph is self.graph:
@@ -408,7 +408,7 @@ class Fitter:
         known = self._memo("guard", (), lambda: Known(model, names, images))
         comparison = parity.compare(model, graph, [(image, image) for image in images], names, known)
         if not comparison.holds:
-            raise Unequal(f"it changes the float function: {comparison}", where=what)
+            raise Unequal(f"it changes the float function: {comparison}", where=step)
 
 
 def parted(images: Feeds) -> tuple[list[Mapping[str, np.ndarray]], list[Mapping[str, np.ndarray]]]:
@@ -430,7 +430,7 @@ def heads(graph: Graph) -> list[str]:
 
 
 def _is_counted(makers: Mapping[str, tuple[str, str]], name: str) -> bool:
-    """Checks whether this is indices or truth, moved perhaps."""
+    """Checks that this is indices or truth, moved perhaps."""
     while name in makers and OPS[makers[name][0]].grid == "same":
         name = makers[name][1]
     return name in makers and OPS[makers[name][0]].counted

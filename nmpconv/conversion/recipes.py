@@ -217,8 +217,8 @@ def _checked(
     return read
 
 
-def _unknown(what: str, known: Iterable[str], where: str) -> InputError:
-    return InputError(f"{what} is unknown; there are {', '.join(known)}", where=where)
+def _unknown(name: str, known: Iterable[str], where: str) -> InputError:
+    return InputError(f"{name} is unknown; there are {', '.join(known)}", where=where)
 
 
 def _shown(value: Any) -> str:

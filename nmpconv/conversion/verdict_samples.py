@@ -62,7 +62,8 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
         indices = trial.indices
     names, every = _names(calibrated), calibrated.labels
     labels = None if every is None else [every[i] for i in indices]
-    quality = score.quality([names[i] for i in indices], labels, f"validation {calibrated.unit}")
+    unit = f"validation {calibrated.unit}" if apart else f"validation {calibrated.unit}, fitted without them"
+    quality = score.quality([names[i] for i in indices], labels, unit)
     measured: Any = metric  # `_finished` hands the measure itself through
     return Validated(score, replace(quality, boxes=None if measured is None else measured.verdict()))
 

@@ -39,7 +39,7 @@ class Member:
 
 
 def is_archive(path: Path) -> bool:
-    """Checks whether the name is that of an archive."""
+    """Checks that the name is that of an archive."""
     return path.name.lower().endswith((*ZIP, *TAR))
 
 

@@ -310,5 +310,5 @@ def _along(front: FrontEnd, path: Path, shape: tuple[int, ...], axis: int | None
 
 
 def bands_first(shape: Sequence[int], axis: int) -> bool:
-    """Checks whether the bands of an input stand before ``axis``, that of time."""
+    """Checks that the bands of an input stand before ``axis``, that of time."""
     return next((i for i, size in enumerate(shape) if size > 1 and i != axis), axis) < axis

@@ -108,7 +108,7 @@ def _chosen(known: Mapping[str, Any] | Sequence[str], input_name: str, path: Pat
 
 
 @contextmanager
-def _guarded(path: Path, what: str) -> Iterator[None]:
+def _guarded(path: Path, kind: str) -> Iterator[None]:
     """Turns whatever a decompressor or a parser trips over into an InputError."""
     try:
         yield
@@ -116,7 +116,7 @@ def _guarded(path: Path, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise InputError(f"not a readable {what} file: {reason}", where=str(path)) from None
+        raise InputError(f"not a readable {kind} file: {reason}", where=str(path)) from None
 
 
 def _archived(path: Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ def _is_file(path: Path) -> bool:
 
 
 def is_table(path: Path, lines: Sequence[str]) -> bool:
-    """Checks whether a .csv has numbers, and names no files."""
+    """Checks that a .csv has numbers, and names no files."""
     first = next((row for row in _cells(path, lines[:1])), [])
     if place_of(first, FILES) is not None:
         return False
@@ -39,7 +39,7 @@ def is_table(path: Path, lines: Sequence[str]) -> bool:
 
 
 def names_file(path: Path, lines: Sequence[str]) -> bool:
-    """Checks whether a text begins with a file, maybe with a class behind it."""
+    """Checks that a text begins with a file, maybe with a class behind it."""
     first = next((line.strip() for line in lines if line.strip() and not line.startswith("#")), "")
     return any(_is_file(located(path.parent, name)) for name in (first, *first.replace(",", " ").split()[:1]))
 

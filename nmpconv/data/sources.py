@@ -86,7 +86,7 @@ class Items:
 
     @property
     def is_sound(self) -> bool:
-        """Checks whether the samples are .wav files."""
+        """Checks that the samples are .wav files."""
         return any(path.suffix.lower() == SOUND for path in self.paths)
 
     def where(self, i: int) -> str:
@@ -207,17 +207,17 @@ def files_of(path: Path) -> list[Path]:
 
 def _table(path: Path) -> list[str] | None:
     """The lines of a table of numbers; None for a list of files, and for what is no text."""
-    suffix, what = path.suffix.lower(), "list of files or table of numbers"
+    suffix, kind = path.suffix.lower(), "list of files or table of numbers"
     if suffix in tables.SUFFIXES:
-        return lines if lists.is_table(path, lines := read_lines(path, what, western=True)) else None
+        return lines if lists.is_table(path, lines := read_lines(path, kind, western=True)) else None
     if suffix != ".txt":
         return None
-    lines = read_lines(path, what, western=True)
+    lines = read_lines(path, kind, western=True)
     return lines if tables.is_numeric_text(lines) and not lists.names_file(path, lines) else None
 
 
 def is_one(array: np.ndarray, shape: tuple[int, ...]) -> bool:
-    """Checks whether it is one sample, no stack. A uint8 [H,W,C] may be a picture of any size; any other has the
+    """Checks that it is one sample, no stack. A uint8 [H,W,C] may be a picture of any size; any other has the
     model's shape."""
     picture = array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in CHANNELS
     return picture or array.shape in one_sample(shape)
@@ -277,9 +277,9 @@ def _of_one_kind(files: Sequence[Any], where: str, others: str) -> list[Any]:
         raise InputError(f"{kinds} files; one kind is allowed", where=where)
     if not counts:
         other = Counter(file.suffix.lower() or "without a suffix" for file in files)
-        what = ", ".join(f"{n} {kind}" for kind, n in sorted(other.items())[:LISTED]) or "nothing"
+        listing = ", ".join(f"{n} {kind}" for kind, n in sorted(other.items())[:LISTED]) or "nothing"
         raise InputError(
-            f"no samples in the {others} (found: {what})",
+            f"no samples in the {others} (found: {listing})",
             where=where,
             hint=f"{_advice(other)}allowed: {' '.join(SUFFIXES)}, .npy arrays, .csv tables of numbers, or .wav",
         )

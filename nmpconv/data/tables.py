@@ -371,7 +371,7 @@ def _fits(columns: int, shape: tuple[int, ...]) -> bool:
 
 
 def _fit(values: np.ndarray, shape: tuple[int, ...], where: str) -> tuple[int, bool]:
-    """The rows of a sample; checks whether channels come first in the model."""
+    """The rows of a sample; checks that channels come first in the model."""
     columns, dims = values.shape[1], [dim for dim in shape if dim != 1]
     if columns == prod(shape):
         return 1, False

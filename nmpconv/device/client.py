@@ -222,9 +222,9 @@ class Device:
         """The device forgets its model."""
         self._link.ask(Type.RESET)
 
-    def _execute(self, kind: Type, what: bytes) -> bytes:
+    def _execute(self, kind: Type, rest: bytes) -> bytes:
         """A request that runs ops. After a reset of the device it is sent again with all it needs, but not states."""
-        payload = protocol.numbers(zlib.crc32(self._model), zlib.crc32(self._inputs)) + what
+        payload = protocol.numbers(zlib.crc32(self._model), zlib.crc32(self._inputs)) + rest
         for _ in range(RECOVERIES):
             try:
                 return self._link.ask(kind, payload, patience=self._patience)
@@ -312,7 +312,7 @@ class Device:
         self._piece = max(self._piece // 2, PIECE_MIN)
 
     def _lost(self, frame: Frame, flying: dict[int, tuple[int, float]]) -> bool:
-        """Checks whether the device says that it has no upload; other refusals are raised."""
+        """Checks that the device says that it has no upload; other refusals are raised."""
         if frame.type != protocol.REFUSED or frame.seq not in flying:
             return False
         why = protocol.refusal(frame.payload)

@@ -105,8 +105,8 @@ def _found(name: str, board: FlashBoard | None, path: Path | None) -> Drive:
     )
     do = "connect it and have it show its drive" if board is None else board.boot
     linux = "; a drive has to be mounted" if sys.platform == "linux" else ""
-    what = "of a board" if board is None else f"of {name}"
-    raise DeviceError(f"there is no drive {what}; looked at: {looked}", where=name, hint=f"{do}{linux}")
+    owner = "of a board" if board is None else f"of {name}"
+    raise DeviceError(f"there is no drive {owner}; looked at: {looked}", where=name, hint=f"{do}{linux}")
 
 
 def _fitting(drive: Drive, name: str, board: FlashBoard | None) -> Drive:

@@ -46,7 +46,8 @@ class RequestRefused(NmpError):
         place += f", tensor {refusal.tensor}" if refusal.tensor >= 0 else ""
         numbers = memory or f"found {refusal.found}, allowed {refusal.allowed}"
         super().__init__(
-            f"the device refuses {_name(refusal.request)}: {refusal.what}{place} ({numbers}; status {refusal.status})",
+            f"the device refuses {_name(refusal.request)}: {refusal.problem}{place}"
+            f" ({numbers}; status {refusal.status})",
             where=where,
             hint=_HINTS.get(refusal.status, ""),
         )

@@ -95,7 +95,7 @@ class Refusal:
     allowed: int
     op: int
     tensor: int
-    what: str
+    problem: str
 
 
 @dataclass(frozen=True)

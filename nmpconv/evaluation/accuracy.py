@@ -12,30 +12,25 @@ from statistics import mode
 from typing import Any
 
 import numpy as np
-import onnx
 
 from nmpconv.base import confidence, thread_pool
 from nmpconv.base.confidence import LUCK, luck
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.quantities import decibels, rate
-from nmpconv.base.sqnr import Sqnr, each_db, effects, head, mean_db, score_count, top_k_rows
+from nmpconv.base.sqnr import mean_db, score_count, top_k_rows
 from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.base.verdict import Footprint, Quality, Verdict, quality
 from nmpconv.base.workers import Here, Workers
 from nmpconv.data.samples import Data
 from nmpconv.errors import InputError, UsageError
 from nmpconv.evaluation.float_reference import Call, ModelPair, Models, Ran, ran
+from nmpconv.evaluation.judge import Judge
 from nmpconv.evaluation.task_metrics import AP, AveragePrecision, Measure, open_measure, results
-from nmpconv.frontend.input_values import of_config
-from nmpconv.frontend.read import read as read_onnx
 from nmpconv.runtime.costs import footprint
-from nmpconv.runtime.feed import Arrays, Feed
+from nmpconv.runtime.feed import Feed
 from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
 
-# ONNX ops that keep the order of elements.
-MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
-COUNTED = ("ArgMax", "ArgMin", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Not", "And", "Or", "Xor")
 RANKED, RANKED_AT_ONCE = 5, 64  # classes, samples
 PIECE = 16  # samples of a worker at a time; sequences go whole
 CACHED_BYTES = 1 << 20  # of inputs and outputs of a piece: what stays in a cache
@@ -149,7 +144,7 @@ def evaluate(
     ranked = classes > 0
     labels = _classes(feed, count, label_offset, classes or None)
     ranks = _Ranks(labels is not None and ranked)
-    judge = None if reference is None else _Judge(net, reference, feed)
+    judge = None if reference is None else Judge(net, reference, feed)
     names: list[str] = []
     wanted = [labels is None or label is not None for label in labels or [None] * count]
     progress("evaluate", 0, count)
@@ -192,23 +187,20 @@ def evaluate(
 
 
 def _quality(
-    names: Sequence[str], feed: Feed, judge: _Judge | None, ranks: _Ranks | None, boxes: Measure | None
+    names: Sequence[str], feed: Feed, judge: Judge | None, ranks: _Ranks | None, boxes: Measure | None
 ) -> Quality:
     """Figures for the verdict. ranks: None where the first output is no vector of scores."""
     unit = "calls" if feed.starts is not None else "images" if feed.size is not None else "samples"
     figures: dict[str, Any] = {}
-    if judge is not None and judge.energies:
-        energies = judge.energies
-        db = mean_db(judge.sqnr().values())
-        margin = confidence.margin(effects(*energies)) if math.isfinite(db) else None
-        figures = {"db": db, "db_margin": margin, "each_db": each_db(*energies)}
+    if judge is not None:
+        figures = judge.figures()
     if ranks is not None:
         figures |= {"ours": ranks.best, "floats": ranks.float_best, "labels": ranks.labels, "classes": ranks.classes}
     assessment = quality(names, unit, **figures)
     return replace(assessment, boxes=boxes.verdict()) if isinstance(boxes, AveragePrecision) else assessment
 
 
-def _ran(net: Net, feed: Feed, judge: _Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
+def _ran(net: Net, feed: Feed, judge: Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
     """Runs both models on the samples, in their order. wanted: which of them are judged."""
     side_by_side = isinstance(workers, Here) and feed.starts is None
     pair = ModelPair(net.data, net.cpu, 1 if side_by_side else net.threads, (), feed.look)
@@ -324,93 +316,6 @@ class _Ranks:
         shift = f"with {abs(more)} {'more' if more > 0 else 'less'} (--label-offset {offset + more})"
         rates = f"{count} of {len(labels)} samples are right, not {before.sum()}"
         return (f"labels look off by {abs(more)}: {shift}, {rates}",)
-
-
-class _Judge:
-    """The float model next to the net. heads: the tensors of the net that it wants to see."""
-
-    def __init__(self, net: Net, reference: Path, feed: Feed) -> None:
-        proto = read_onnx(reference, *of_config(net.model.config))
-        known = [value.name for value in proto.graph.input]
-        if missing := [name for name in feed.shapes() if name not in known]:
-            raise InputError(
-                f"the reference has no input {missing[0]!r}, which the converted model has",
-                where=str(reference),
-                hint="give the ONNX file that was converted",
-            )
-        self.where = str(reference)
-        self._outputs = [(port.name, port.tensor) for port in net.outputs]
-        self._theirs = _onnx_heads(proto, [name for name, _ in self._outputs])
-        self.heads = _heads(net)
-        self.fetch = tuple(dict.fromkeys([*(n for n, _ in self._outputs), *self._theirs]))
-        self.model = proto.SerializeToString()
-        judged = (*self.heads, *(tensor for _, tensor in self._outputs))
-        self._weights = {tensor: _weight(net, tensor) for tensor in judged}
-        self._counted = [name for name, _ in self._outputs if is_counted(proto, name)]
-        self._sqnr = {name: Sqnr() for name, _ in self._outputs if name not in self._counted}
-        self._equal: dict[str, list[np.ndarray]] = {name: [] for name in self._counted}
-
-    def add(self, floats: Arrays, outputs: Sequence[np.ndarray], heads: Sequence[np.ndarray]) -> None:
-        """Takes in one sample: what `run` gave, and the net's."""
-        rows = zip(self._outputs, self._theirs, outputs, self.heads, heads, strict=True)
-        for (name, tensor), theirs, output, head_tensor, ours in rows:
-            if floats[name].size != output.size:
-                raise InputError(
-                    f"output {name!r} of the reference has shape {list(floats[name].shape)}, "
-                    f"that of the converted model {list(output.shape)}",
-                    where=self.where,
-                )
-            if name in self._counted:
-                self._equal[name].append(floats[name].ravel() == output.ravel())
-                continue
-            # Both before the Softmax, or, where one side has another layout or no Softmax there, both after it.
-            vectors = np.squeeze(floats[theirs]).shape == np.squeeze(ours).shape and np.squeeze(ours).ndim <= 2
-            cut = vectors and theirs != name and head_tensor != tensor
-            pair = (floats[theirs], ours) if cut else (floats[name].reshape(output.shape), output)
-            weight = self._weights[head_tensor if cut else tensor]
-            self._sqnr[name].add(pair[0] * weight, pair[1] * weight)
-
-    def sqnr(self) -> dict[str, float]:
-        return {name: ratio.db for name, ratio in self._sqnr.items()}
-
-    @property
-    def energies(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Sums of squares of what was wanted and of the errors, [outputs, samples]; None without such outputs."""
-        if not self._sqnr:
-            return None
-        signals, noises = np.array([ratio.pieces for ratio in self._sqnr.values()]).transpose(2, 0, 1)
-        return signals, noises
-
-    def equal(self) -> dict[str, float]:
-        return {name: 100 * float(np.mean(parts)) for name, parts in self._equal.items()}
-
-
-def _weight(net: Net, tensor: int) -> float | np.ndarray:
-    """Weights of errors, so that they count in steps of an output's parts' own grids; 1.0 where there is one grid."""
-    output = net.model.tensors[tensor]
-    return 1.0 if output.shifts is None else output.shifts.factors(len(output.shape))
-
-
-def _heads(net: Net) -> list[int]:
-    """Tensors that the float model is compared with at each output: tensors."""
-    makers = {out: (op.kind, op.inputs[0]) for op in net.model.ops for out in op.outputs}
-    return [head(port.tensor, makers.get) for port in net.outputs]
-
-
-def _onnx_heads(proto: onnx.ModelProto, outputs: Sequence[str]) -> list[str]:
-    makers = {name: (node.op_type, node.input[0]) for node in proto.graph.node if node.input for name in node.output}
-    return [head(name, makers.get, "Softmax", MOVES) for name in outputs]
-
-
-def is_counted(proto: onnx.ModelProto, output: str) -> bool:
-    """Checks whether the elements of an output are indices or truth: right or wrong, without a distance."""
-    makers = {name: node for node in proto.graph.node for name in node.output}
-    at = output
-    while at in makers and makers[at].op_type in (*MOVES, "Cast", "Transpose"):
-        at = makers[at].input[0]
-    if at in makers and makers[at].op_type == "TopK":
-        return at == makers[at].output[1]
-    return at in makers and makers[at].op_type in COUNTED
 
 
 def _classes(feed: Feed, count: int, offset: int, classes: int | None) -> tuple[int | None, ...] | None:

@@ -156,9 +156,8 @@ class AveragePrecision:
         whole = self._lost(None)
         parts = min(GROUPS, max(len(p.images) for p in (self._ours, self._agreed)))
         margin = confidence.jackknife(whole, [self._lost((part, parts)) for part in range(parts)] if parts > 2 else [])
-        ours, floats, agreement = (
-            p.result()[1] if p.images else None for p in (self._ours, self._theirs, self._agreed)
-        )
+        figures = (p.result()[1] if p.images else float("nan") for p in (self._ours, self._theirs, self._agreed))
+        ours, floats, agreement = (None if np.isnan(value) else value for value in figures)  # nan: there are no boxes
         return Boxes(ours, floats, agreement, margin)
 
     def _lost(self, without: tuple[int, int] | None) -> float:

@@ -73,8 +73,8 @@ def unpack(file: bytes | memoryview) -> Table:
     view = memoryview(file)
     if len(view) < 8 or bytes(view[4:8]) != IDENTIFIER:
         hint = "nmpconv convert makes one from an ONNX model"
-        what = "this is not a .nmp file: it does not have the identifier NMP1"
-        raise ModelError(what, hint=hint, status="NMP_E_NOT_NMP")
+        message = "this is not a .nmp file: it does not have the identifier NMP1"
+        raise ModelError(message, hint=hint, status="NMP_E_NOT_NMP")
     if len(view) > BYTES_MAX:
         raise ModelError(f"the file has {len(view)} bytes, {BYTES_MAX} are allowed", status="NMP_E_LIMIT")
     walk = _Walk(view)
@@ -177,8 +177,8 @@ def _widths(f: Field) -> list[tuple[int, int]]:
 _FIELDS = {name: [(f, _widths(f)) for f in fields] for name, fields in TABLES.items()}
 
 
-def _damaged(what: str) -> ModelError:
-    return ModelError(f"the structure is damaged: {what}", status="NMP_E_STRUCTURE")
+def _damaged(part: str) -> ModelError:
+    return ModelError(f"the structure is damaged: {part}", status="NMP_E_STRUCTURE")
 
 
 class _Walk:
@@ -188,13 +188,13 @@ class _Walk:
         self.view = view
         self.budget = len(view) // 8
 
-    def fail(self, what: str, at: int) -> ModelError:
-        return _damaged(f"{what} at byte {at} of {len(self.view)} is out of bounds")
+    def fail(self, part: str, at: int) -> ModelError:
+        return _damaged(f"{part} at byte {at} of {len(self.view)} is out of bounds")
 
-    def spend(self, what: str, at: int, nbytes: int = 0) -> None:
+    def spend(self, part: str, at: int, nbytes: int = 0) -> None:
         self.budget -= 1 + nbytes // 8
         if self.budget < 0:
-            raise self.fail(what, at)
+            raise self.fail(part, at)
 
     def scalar(self, kind: str, at: int) -> Any:
         return _STRUCTS[kind].unpack_from(self.view, at)[0]

@@ -42,8 +42,8 @@ def verify(root: Table, file: bytes | memoryview, *, unknown: bool = False) -> N
     _Check(root, file, unknown).run()
 
 
-def _fail(status: str, what: str) -> NoReturn:
-    raise ModelError(what, status=status)
+def _fail(status: str, rule: str) -> NoReturn:
+    raise ModelError(rule, status=status)
 
 
 class _Check:
@@ -76,9 +76,9 @@ class _Check:
         self.plan()
 
     def require(self, about: str, rules: Rules) -> None:
-        for status, what, holds in rules:
+        for status, rule, holds in rules:
             if not holds:
-                _fail(status, f"{about}: {what}")
+                _fail(status, f"{about}: {rule}")
 
     def spend(self, steps: int) -> bool:
         """Takes so many of the steps that are left; False where there were fewer."""
@@ -164,8 +164,8 @@ class _Check:
                 name, front = port["name"], SoundFront.of(port["sound"])
                 self.spend(sum(len(value) for value in port["sound"].values() if isinstance(value, np.ndarray)))
                 yield TENSOR, f"the state {name!r} is fed with sound", port["state"] == -1
-                for what, holds in sound.rules(front):
-                    yield TENSOR, f"{name!r} has {what}", holds
+                for rule, holds in sound.rules(front):
+                    yield TENSOR, f"{name!r} has {rule}", holds
                 size = self.values[tensor].size
                 yield TENSOR, f"{name!r} has frames of {front.width} in {size} elements", size % front.width == 0
 

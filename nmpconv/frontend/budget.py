@@ -52,7 +52,7 @@ _BOUNDED = _names("BatchNormalization Compress Dropout NonZero Unique")
 
 
 def can_fold(node: onnx.NodeProto) -> bool:
-    """Checks whether the node may be computed on constants: it is a function of its inputs, and of known cost."""
+    """Checks that the node may be computed on constants: it is a function of its inputs, and of known cost."""
     return node.op_type in _KNOWN
 
 

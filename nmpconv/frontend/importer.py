@@ -266,16 +266,16 @@ class Importer(GraphBuilder):
             for out in outputs
         )
 
-    def array(self, name: str, what: str) -> np.ndarray:
+    def array(self, name: str, role: str) -> np.ndarray:
         if name in self.constants:
             return single_array(self.constants[name])
         self[name]  # after an unsupported node: no complaint of its own
-        raise Unsupported(f"its {what} '{name}' is computed from the input", hint=f"a constant {what}")
+        raise Unsupported(f"its {role} '{name}' is computed from the input", hint=f"a constant {role}")
 
-    def integers(self, name: str, what: str) -> tuple[int, ...]:
-        array = self.array(name, what)
+    def integers(self, name: str, role: str) -> tuple[int, ...]:
+        array = self.array(name, role)
         if array.ndim > 1:
-            raise Invalid(f"its {what} '{name}' has the shape {list(array.shape)}", hint="one dimension")
+            raise Invalid(f"its {role} '{name}' has the shape {list(array.shape)}", hint="one dimension")
         return tuple(int(i) for i in array.ravel())
 
     def value(self, name: str) -> str:

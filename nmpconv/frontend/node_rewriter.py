@@ -58,8 +58,8 @@ class NodeRewriter:
     def _attributes(self) -> dict[str, Any]:
         return {a.name: helper.get_attribute_value(a) for a in self._node.attribute}
 
-    def _fresh(self, what: str) -> str:
-        n, stem = 0, f"{self._node.output[0]}.{what}"
+    def _fresh(self, suffix: str) -> str:
+        n, stem = 0, f"{self._node.output[0]}.{suffix}"
         name = stem
         while name in self._names:
             n += 1

@@ -164,7 +164,7 @@ class _Finder:
             yield b, a
 
     def _same(self, a: str, b: str) -> bool:
-        """Checks whether two tensors are one, or computed alike from the same."""
+        """Checks that two tensors are one, or computed alike from the same."""
         first, second = self._makers.get(a), self._makers.get(b)
         if a == b or first is None or second is None:
             return a == b

@@ -46,7 +46,7 @@ def to_onnx(graph: Graph, fetch: Iterable[str]) -> onnx.ModelProto:
 
 
 def is_batchable(graph: Graph) -> bool:
-    """Checks whether axis 0 is the batch everywhere: size 1, and no node mixes it with another axis or changes its
+    """Checks that axis 0 is the batch everywhere: size 1, and no node mixes it with another axis or changes its
     size."""
     return all(graph[name].shape[:1] == (1,) for name in graph.inputs) and all(
         keeps_batch(graph, node) for node in graph.nodes

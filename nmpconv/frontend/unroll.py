@@ -149,13 +149,13 @@ class Unroller:
         self._to.define({name: data})
         return name
 
-    def _number(self, name: str, what: str) -> int:
+    def _number(self, name: str, role: str) -> int:
         if not self._to.is_const(name):
             self._to[name]  # after a refused node: no complaint of its own
-            raise Unsupported(f"its {what} '{name}' is computed from the input", hint=f"a constant {what}, or {_HINT}")
-        array = self._to.array(name, what)
+            raise Unsupported(f"its {role} '{name}' is computed from the input", hint=f"a constant {role}, or {_HINT}")
+        array = self._to.array(name, role)
         if prod(array.shape) != 1:
-            raise ValueError(f"its {what} has {prod(array.shape)} elements")
+            raise ValueError(f"its {role} has {prod(array.shape)} elements")
         return int(array.item())
 
 

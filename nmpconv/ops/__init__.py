@@ -25,7 +25,7 @@ def layer_inputs(op: str, inputs: Sequence[T]) -> Sequence[T]:
 
 
 def keeps_batch(graph: Graph, node: Node) -> bool:
-    """Checks whether axis 0 of all its activations has size 1 and is a batch to the op: samples can go through it at
+    """Checks that axis 0 of all its activations has size 1 and is a batch to the op: samples can go through it at
     once."""
     active = [value for value in (*graph.ins(node), *graph.outs(node)) if not value.is_const]
     single = all(value.shape[:1] == (1,) for value in active)

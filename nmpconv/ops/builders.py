@@ -32,7 +32,7 @@ class GraphBuilder(Protocol):
         """Bounds of the elements of a value of the graph, as far as they are known."""
 
     def is_whole(self, value: str) -> bool:
-        """Checks whether a value of the graph is known to be of whole numbers that an index, or truth, became."""
+        """Checks that a value of the graph is known to be of whole numbers that an index, or truth, became."""
 
     def beyond(self, value: str, low: float, high: float) -> str | None:
         """The first outside [low, high] of a value of whole numbers and those that it is computed from."""
@@ -43,7 +43,7 @@ class GraphBuilder(Protocol):
     def is_const(self, name: str) -> bool: ...
 
     def is_integer(self, name: str) -> bool:
-        """Checks whether an ONNX tensor has an integer type."""
+        """Checks that an ONNX tensor has an integer type."""
 
     def only_read_by(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
         """Checks that ONNX ops of this type, and nothing else, read an ONNX tensor; or what ops ``through`` make of
@@ -52,10 +52,10 @@ class GraphBuilder(Protocol):
     def is_only_rounded(self, value: str) -> bool:
         """Checks that nothing but a QuantizeLinear reads a value of the graph before it is rounded."""
 
-    def array(self, name: str, what: str) -> np.ndarray:
-        """A constant tensor, float32 for halves; Unsupported if it is computed at run time. what: for the message."""
+    def array(self, name: str, role: str) -> np.ndarray:
+        """A constant tensor, float32 for halves; Unsupported if it is computed at run time. role: for the message."""
 
-    def integers(self, name: str, what: str) -> tuple[int, ...]:
+    def integers(self, name: str, role: str) -> tuple[int, ...]:
         """The elements of a constant list as Python integers."""
 
     def value(self, name: str) -> str:

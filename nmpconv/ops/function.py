@@ -90,7 +90,7 @@ FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
 
 
 def is_steep(step: Step) -> bool:
-    """Checks whether a step of a table is a function that is steep near 0. A power of 0, which is left out, is not."""
+    """Checks that a step of a table is a function that is steep near 0. A power of 0, which is left out, is not."""
     name, _, *numbers = step
     return name in ("sqrt", "log", "reciprocal", "divide") or (name == "power" and bool(numbers) and numbers[0] < 1)
 

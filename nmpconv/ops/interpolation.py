@@ -56,7 +56,7 @@ def nearest(place: np.ndarray, mode: str, size: int) -> np.ndarray:
 
 
 def is_nearly_tied(place: np.ndarray) -> bool:
-    """Checks whether a place is a tie but for rounding: there versions of onnxruntime take either neighbour."""
+    """Checks that a place is a tie but for rounding: there versions of onnxruntime take either neighbour."""
     apart = np.abs(place - np.floor(place) - 0.5)
     return bool(((apart > 0) & (apart <= TIE)).any())
 

@@ -80,11 +80,11 @@ class OnnxNode:
         statistics say so."""
         return bool(self.integer("training_mode", 0)) if self.opset >= 14 else len(self.outputs) > 1
 
-    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
-        """An axis, or an index (``what``), that may count from the end, as a number from 0 on; Invalid if there is none
+    def axis(self, axis: int, rank: int, name: str = "axis") -> int:
+        """An axis, or an index (``name``), that may count from the end, as a number from 0 on; Invalid if there is none
         of that number among ``rank``."""
         if not -rank <= axis < rank:
-            raise Invalid(f"{what} {axis} of {rank}", hint=f"{-rank} to {rank - 1}" if rank else "none")
+            raise Invalid(f"{name} {axis} of {rank}", hint=f"{-rank} to {rank - 1}" if rank else "none")
         return axis % rank
 
     def axes(self, axes: Iterable[int], rank: int, *, once: bool = True) -> tuple[int, ...]:

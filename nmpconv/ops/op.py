@@ -176,11 +176,11 @@ class Op:
         return None
 
     def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
-        """Checks whether samples that lie one after the other along axis 0, of size 1 for each, stay apart."""
+        """Checks that samples that lie one after the other along axis 0, of size 1 for each, stay apart."""
         return True
 
     def by_channel(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
-        """Checks whether channel c of the output (the last axis) comes from channel c of each computed input alone."""
+        """Checks that channel c of the output (the last axis) comes from channel c of each computed input alone."""
         return self.elementwise and all(x.is_const or x.shape[-1:] == output.shape[-1:] for x in inputs)
 
     def window(self, params: Any, inputs: Sequence[Value]) -> tuple[int, int] | None:
@@ -268,7 +268,7 @@ class Op:
         return None
 
     def idle(self, params: Any, x: Value, y: Value) -> bool:
-        """Checks whether every element of the output y is that of the input x at its place, before a clamp."""
+        """Checks that every element of the output y is that of the input x at its place, before a clamp."""
         return False
 
     def take_border(
@@ -290,11 +290,11 @@ class Op:
         return self.head
 
     def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
-        """Checks whether the output holds squares, or means or functions of squares; inputs: which of them do."""
+        """Checks that the output holds squares, or means or functions of squares; inputs: which of them do."""
         return False
 
     def squares_input(self, params: Any) -> bool:
-        """Checks whether the op squares what it reads, so that 8 bits of it do not reach far."""
+        """Checks that the op squares what it reads, so that 8 bits of it do not reach far."""
         return False
 
     def numbers(self, params: Any, inputs: Sequence[Value]) -> int:
@@ -302,11 +302,11 @@ class Op:
         return 0
 
     def makes_whole(self, params: Any) -> bool:
-        """Checks whether whole numbers make whole numbers."""
+        """Checks that whole numbers make whole numbers."""
         return self.grid == "same"
 
     def is_whole(self, node: Node, inputs: Sequence[Value], output: Value, known: Container[str]) -> bool:
-        """Checks whether an output is of whole numbers, which begin with those that are `counted`. known: such
+        """Checks that an output is of whole numbers, which begin with those that are `counted`. known: such
         tensors."""
         same = output.clamp is not None and self.idle(node.params, inputs[0], output)
         whole = (same or self.makes_whole(node.params)) and _are_whole(np.array(output.clamp or ()))

@@ -18,7 +18,7 @@ from nmpconv.ops.traits import Rule
 def broken(op: Op, node: Node, graph: Graph) -> str:
     """The rule, '' for none. graph: integer values that are right for themselves; the output is an activation."""
     try:
-        return next((what for what, holds in _rules(op, node, graph) if not holds), "")
+        return next((problem for problem, holds in _rules(op, node, graph) if not holds), "")
     except (Unsupported, ValueError) as error:  # of `infer`: out of bounds, or shapes that do not broadcast
         return str(error)
 
@@ -49,8 +49,8 @@ def _rules(op: Op, node: Node, graph: Graph) -> Iterator[Rule]:
     exponent, (low, high) = quant_of(y).exponent, op.exponents
     yield f"the output's exponent {exponent} is not in [{low}, {high}]", low <= exponent <= high
     for limit in op.limits(node, graph):
-        what = f"a shift or a difference of exponents of {limit.value} is not in [{limit.least}, {limit.most}]"
-        yield what, limit.least <= limit.value <= limit.most
+        problem = f"a shift or a difference of exponents of {limit.value} is not in [{limit.least}, {limit.most}]"
+        yield problem, limit.least <= limit.value <= limit.most
 
 
 def _grid(quant: Quant) -> tuple[int, tuple[int, ...]]:

@@ -83,7 +83,7 @@ class Weighted(Op):
         raise NotImplementedError
 
     def is_matrix(self, params: Any, weights: Value) -> bool:
-        """Checks whether weights [O, ..., I] multiply the last axis of x, at every place alike."""
+        """Checks that weights [O, ..., I] multiply the last axis of x, at every place alike."""
         return False
 
     def sums(self, params: Any, inputs: Sequence[Value], output: Value) -> Sums:

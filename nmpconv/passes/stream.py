@@ -412,5 +412,5 @@ def _with(items: Sequence[int], at: int, item: int) -> tuple[int, ...]:
     return (*items[:at], item, *items[at + 1 :])
 
 
-def _about(node: Node, what: str) -> str:
-    return f"{node.op} '{node.name}' cannot be streamed: {what}"
+def _about(node: Node, problem: str) -> str:
+    return f"{node.op} '{node.name}' cannot be streamed: {problem}"

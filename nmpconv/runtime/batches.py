@@ -204,7 +204,7 @@ class Batches:
             self._spares.append(lane)
 
     def _is_shared(self, least: int, count: int, seconds: float) -> bool:
-        """Checks whether all threads take so many samples.
+        """Checks that all threads take so many samples.
 
         To start a thread takes as long as some samples, and how long differs from machine to machine. So batches of
         medium length go both ways at first, and then the way that was sooner done with batches of this size. The other

@@ -82,7 +82,7 @@ class Feed:
         return len(self.paths)
 
     def begins(self, i: int) -> bool:
-        """Checks whether states begin anew with sample i."""
+        """Checks that states begin anew with sample i."""
         return self.starts is None or i in self._first_calls
 
     def calls(self, limit: int | None) -> int:
@@ -184,7 +184,7 @@ class Feed:
 
     @property
     def is_sound(self) -> bool:
-        """Checks whether the file makes its input of sound."""
+        """Checks that the file makes its input of sound."""
         return self._front is not None
 
     def time_axis(self, shape: tuple[int, ...]) -> int | None:
@@ -223,7 +223,7 @@ class Feed:
         else:
             heard = ears(self._front, shape, None, is_whole=True)
             samples = open_samples(source, shape, port.preprocess, ears=heard, **options)
-        where = samples.paths[0] if not isinstance(source, str | Path) else str(source)
+        where = samples.source.where(samples.indices[0]) if not isinstance(source, str | Path) else str(source)
         if samples.kind == "image" and not port.pixels:
             raise InputError(
                 f"images, but input {name!r} was converted from arrays: the file holds no preprocessing for it",

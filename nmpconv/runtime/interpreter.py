@@ -225,7 +225,7 @@ class Net(Summarized):
 
     @property
     def settled(self) -> bool:
-        """Checks whether it is known how many threads each step is worth: some hundred runs with several threads find
+        """Checks that it is known how many threads each step is worth: some hundred runs with several threads find
         out, and do so again from time to time. No result depends on it."""
         return self._net.threads() is not None
 
@@ -241,7 +241,7 @@ class Net(Summarized):
 
     @property
     def has_states(self) -> bool:
-        """Checks whether a run depends on those before it."""
+        """Checks that a run depends on those before it."""
         return len(self.inputs) < len(self.model.inputs)
 
     def reset(self) -> None:
@@ -398,7 +398,7 @@ def _level(asked: str | None) -> str | None:
 
 
 def _is_told(threads: int | None) -> bool:
-    """Checks whether the caller or the environment says how many threads there are."""
+    """Checks that the caller or the environment says how many threads there are."""
     return threads is not None or bool(os.environ.get("NMP_THREADS"))
 
 
@@ -427,7 +427,7 @@ def _in_memory(source: File) -> NDArray[np.uint8]:
 
 def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
     """The error of a file that the interpreter refuses, naming op and tensor where the file can still tell."""
-    status, text, what, value, allowed, op, tensor = fault.args
+    status, text, rule, value, allowed, op, tensor = fault.args
     try:
         names = reader.names(data)
     except ModelError as error:
@@ -436,11 +436,11 @@ def _refused(fault: Any, data: bytes | memoryview, where: str) -> NmpError:
     place = f"op {names.ops[op][0]!r} ({names.ops[op][1]}): " if named else ""
     if status == Status.CUSTOM:
         hint = "pip install the package that has it"
-        message = f"{text}: {what}, of {place.removesuffix(': ')}"
-        return ModelError(message, where=where, hint=hint, status=Status.CUSTOM.in_c, node=names.ops[op][0], found=what)
+        message = f"{text}: {rule}, of {place.removesuffix(': ')}"
+        return ModelError(message, where=where, hint=hint, status=Status.CUSTOM.in_c, node=names.ops[op][0], found=rule)
     place += f"tensor {names.tensors[tensor]!r}: " if 0 <= tensor < len(names.tensors) else ""
     return ModelError(
-        f"{text}: {place}{what} (found {value}, allowed {allowed}; status {status})",
+        f"{text}: {place}{rule} (found {value}, allowed {allowed}; status {status})",
         where=where,
         status=Status(status).in_c,
         node=names.ops[op][0] if named else "",

@@ -74,7 +74,7 @@ class Port:
 
     @cached_property
     def is_native(self) -> bool:
-        """Checks whether the interpreter makes real numbers integers of the port, and integers real numbers."""
+        """Checks that the interpreter makes real numbers integers of the port, and integers real numbers."""
         return self.shifts is None and np.dtype(self.dtype).itemsize <= 2
 
     def numbers(self, rows: NDArray[Any]) -> NDArray[Any]:

@@ -62,7 +62,7 @@ def scratch(data: bytes, target: str | None) -> list[int]:
 
 
 def needs_portable(data: bytes, target: str) -> bool:
-    """Checks whether a microcontroller's own kernels leave a convolution of the file to the portable ones."""
+    """Checks that a microcontroller's own kernels leave a convolution of the file to the portable ones."""
     return any(interpreter.needs_of_target(data, target).portable)
 
 

@@ -211,5 +211,5 @@ MEANINGS: Mapping[str, Meaning] = {
 
 
 def is_exact(op: str) -> bool:
-    """Checks whether the meaning is all that the op does: it moves elements on one grid, or picks one."""
+    """Checks that the meaning is all that the op does: it moves elements on one grid, or picks one."""
     return op in MEANINGS and OPS[op].grid == "same"

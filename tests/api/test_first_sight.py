@@ -140,7 +140,7 @@ def test_rows_are_plain_data(kind: str, shown: dict[str, Any]) -> None:
     assert len(rows) > 0
     assert len({tuple(row) for row in rows}) == 1
     assert len(chart.names) == len(chart.values) > 0
-    assert chart.what
+    assert chart.label
 
 
 @pytest.mark.parametrize(("module", "method"), [("pandas", "to_pandas"), ("matplotlib", "plot")])

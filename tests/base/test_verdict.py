@@ -40,7 +40,7 @@ def answers(wrong: int, lost: int, gained: int = 0, labels: bool = True) -> Qual
         (Quality(90, boxes=Boxes(40.0, 41.0, margin=2.0)), "keeps", "ap50"),
         (Quality(90, boxes=Boxes(40.0, 43.1, margin=2.0)), "loses", "ap50"),
         (Quality(90, boxes=Boxes(agreement=98.0, margin=2.0)), "loses a little", "ap50"),
-        (Quality(9, boxes=Boxes(agreement=math.nan), db=30.0), "keeps", "sqnr"),
+        (Quality(9, boxes=Boxes(), db=30.0), "keeps", "sqnr"),
         (Quality(9, db=29.9), "loses a little", "sqnr"),
         (Quality(9, db=20.0), "loses a little", "sqnr"),
         (Quality(9, db=19.9), "loses", "sqnr"),

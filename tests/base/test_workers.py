@@ -410,8 +410,8 @@ def workers_of(address: str) -> int:
         return workers.count
 
 
-def wait_for(what: Callable[[], bool]) -> None:
+def wait_for(condition: Callable[[], bool]) -> None:
     limit = time.monotonic() + 120
-    while not what():
+    while not condition():
         assert time.monotonic() < limit
         time.sleep(0.2)

@@ -265,8 +265,8 @@ def test_other_types_of_reals(kind: int, tmp_path: Path) -> None:
     assert found.db > 110
 
 
-@pytest.mark.parametrize(("scale", "what"), [(0.03, "saturates"), (1.0, "does not")])
-def test_a_quantized_model_without_its_rounding(scale: float, what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("scale", "outcome"), [(0.03, "saturates"), (1.0, "does not")])
+def test_a_quantized_model_without_its_rounding(scale: float, outcome: str, tmp_path: Path) -> None:
     """A grid from 0 on is a Relu with an end; a grid with a sign says nothing."""
     text = (
         f"{IMAGE} <float[4,4,3,3] w, float[4] b, float s = {{{scale}}}, uint8 zero = {{0}}, uint8 middle = {{128}}> "

@@ -58,9 +58,9 @@ def test_levers_of_a_conversion(cli) -> None:
     begins = {True: "What would help most: each", False: f"<summary>{folded}</summary>.*?<caption>Each"}
     for heading, helps in (("What would help most", True), (folded, False)):
         rows = [one for one in levers if one["helps"] is helps]
-        pattern = f"{begins[helps]} alone, converted and measured on 3 images"
+        pattern = f"{begins[helps]} alone, converted and measured on 3 samples"
         assert (re.search(pattern, page, re.DOTALL) is not None) is bool(rows)
-        assert (f"{heading}, each alone, on 3 images" in shown) is bool(rows)
+        assert (f"{heading}, each alone, on 3 samples" in shown) is bool(rows)
         assert all(f"{one['db']:+.2f} dB ± {one['db_margin']:.2f}" in page for one in rows)
     assert cli(*CONVERT, "--report", "s.html", "--no-levers").code == 0
     assert "alone, converted and measured" not in Path("s.html").read_text()

@@ -59,7 +59,7 @@ def test_help_is_what_gains_more_than_chance(noise: np.ndarray, capsys: pytest.C
     assert [one.images for one in found] == [IMAGES] * 4
     show_levers(found, {})
     helping, others = capsys.readouterr().out.split("What was tried, and gains no more than chance")
-    assert "What would help most, each alone, on 34 images" in helping
+    assert "What would help most, each alone, on 34 samples" in helping
     assert "t0" in helping and "t3" in helping and "+1 of 34" in helping
     assert "t1" in others and "-1.18" in others and "-1 of 34" in others
     assert "t1" not in _recipe(found) and "t3" in _recipe(found)

@@ -102,9 +102,9 @@ def test_extremes(shape: tuple[int, int]) -> None:
     every = np.random.default_rng(shape[1]).normal(0, 100, (3, *shape)).astype(np.float32)
     x = every[1]
     assert np.array_equal(native_sums.extremes(every)[1], [x.min(0), x.max(0), x.sum(0)])
-    for what in (np.nan, np.inf, -np.inf):
-        x[shape[0] // 2, 0] = what
-        x[-1, -1] = what
+    for value in (np.nan, np.inf, -np.inf):
+        x[shape[0] // 2, 0] = value
+        x[-1, -1] = value
         assert np.array_equal(native_sums.extremes(every)[1], [x.min(0), x.max(0), x.sum(0)], equal_nan=True)
 
 

@@ -53,9 +53,9 @@ class Chip:
         """Writes a register of the chip."""
         self.set[address] = value
 
-    def demand(self, fine: bool, what: str) -> None:
+    def demand(self, fine: bool, error: str) -> None:
         if not fine:
-            self.errors.append(what)
+            self.errors.append(error)
 
     def send(self, byte: int) -> None:
         self.output.append(byte & 0xFF)
@@ -114,7 +114,7 @@ class CortexM(Chip):
         return 0, self.word(4)
 
     def arrived(self) -> bool:
-        """Checks whether the UART interrupts."""
+        """Checks that the UART interrupts."""
         return bool(self.input)
 
     def interrupt(self) -> None:

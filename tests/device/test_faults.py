@@ -98,8 +98,8 @@ def test_a_repeated_request_does_not_run_again(
     device = Device(line)
     on_device.load(device, net, model)
     device.set_inputs(inputs[0].tobytes())
-    what = (1,) if kind == Type.RUN else (0, net.model.outputs[0].tensor)
-    frame = Frame(kind, 9, protocol.numbers(zlib.crc32(model), zlib.crc32(inputs[0].tobytes()), *what))
+    request = (1,) if kind == Type.RUN else (0, net.model.outputs[0].tensor)
+    frame = Frame(kind, 9, protocol.numbers(zlib.crc32(model), zlib.crc32(inputs[0].tobytes()), *request))
     line.write(2 * protocol.encode(frame))
     parser, found = protocol.Parser(), []
     while len(found) < 3:  # a busy machine may have asked an earlier question twice

@@ -190,9 +190,9 @@ def test_commands(
 ) -> None:
     here = [shown.command for shown in of_page(name) if not elsewhere(shown.command)]
     for needs, find in ((TOOLS, need_tool), (HEADERS, need_file), (PACKAGES, need_package)):
-        for pattern, what in needs.items():
+        for pattern, package in needs.items():
             if any(re.search(pattern, command) for command in here):
-                find(what)
+                find(package)
     BEGIN[name](shell)
     wrong = []
     for block in DOCUMENTS[name]:

@@ -76,8 +76,8 @@ def constant(path: str, name: str) -> Any:
 ROWS = rows()
 
 
-@pytest.mark.parametrize(("what", "number", "places"), ROWS, ids=[row[0] for row in ROWS])
-def test_each_number_is_the_code_s(what: str, number: int, places: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(("row", "number", "places"), ROWS, ids=[row[0] for row in ROWS])
+def test_each_number_is_the_code_s(row: str, number: int, places: list[tuple[str, str]]) -> None:
     assert [f"{path}:{name} is {constant(path, name)}" for path, name in places if constant(path, name) != number] == []
 
 

@@ -141,7 +141,7 @@ REFUSED: dict[str, tuple[Callable[[Tables], None], int, str, str]] = {
 
 @pytest.mark.parametrize("sentence", REFUSED)
 def test_refused(sentence: str) -> None:
-    change, status, what, message = REFUSED[sentence]
+    change, status, rule, message = REFUSED[sentence]
     root = flatbuffer.unpack(to_bytes(nets.placed(leaky()), {}))
     change(root)
     data = flatbuffer.pack(root)
@@ -149,7 +149,7 @@ def test_refused(sentence: str) -> None:
     with pytest.raises(_nmp.Fault) as caught:
         _nmp.inspect(memory)
     assert caught.value.args[0] == status
-    assert what in caught.value.args[2]
+    assert rule in caught.value.args[2]
     if message:
         with pytest.raises(ModelError, match=message):
             reader.read(data)

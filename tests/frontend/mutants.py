@@ -25,8 +25,8 @@ def mutants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[tuple[
     while True:
         mutant = onnx.ModelProto.FromString(model.SerializeToString())
         change = CHANGES[rng.integers(len(CHANGES))]
-        if (what := change(mutant.graph, rng)) is not None:
-            yield what, mutant
+        if (description := change(mutant.graph, rng)) is not None:
+            yield description, mutant
 
 
 def _node(graph: onnx.GraphProto, rng: np.random.Generator) -> onnx.NodeProto:

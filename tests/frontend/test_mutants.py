@@ -42,10 +42,10 @@ def test_mutants(count, tmp_path):
         for name, opset, text in bases():
             made = mutants(build(text, opset), np.random.default_rng([zlib.crc32(name.encode()), count]))
             for _ in range(count):
-                what, model = next(made)
+                description, model = next(made)
                 onnx.save(model, path)
                 if fault := _fault(path, model, onnxruntime):
-                    found.append(f"{name}: {what}: {fault}")
+                    found.append(f"{name}: {description}: {fault}")
     onnxruntime.close()
     left = [row for row in found if TYPES_UNSEEN not in row]
     assert not left, "\n".join(left)

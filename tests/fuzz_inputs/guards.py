@@ -185,8 +185,8 @@ def _meaning() -> Iterator[Guard]:
     root = flatbuffer.unpack(to_bytes(nets.placed(net.graph("y")), {}))
     root["ops"][0]["params"][1].update(pad_bottom=5, pad_right=1, stride_h=5)
     root["tensors"][1]["shape"] = [1, 2, 1, 2]
-    what = "window that starts in the padding after the input"
-    yield "a window beyond the input", flatbuffer.pack(root), Status.OP, what
+    rule = "window that starts in the padding after the input"
+    yield "a window beyond the input", flatbuffer.pack(root), Status.OP, rule
 
 
 def _float_grids() -> Iterator[Guard]:
@@ -251,13 +251,13 @@ def _states() -> Iterator[Guard]:
         root["outputs"] = [{**root["outputs"][0], "tensor": 302}] * 3000
         root["arena_bytes"] = 64 * 301
 
-    what = "shape or grid of a state's output"
+    rule = "shape or grid of a state's output"
     yield "a state of an output before the first", changed(port(state=-2)), Status.TENSOR, "output of a state"
     yield "a state of an output after the last", changed(port(state=7)), Status.TENSOR, "output of a state"
     yield "a state that starts above its range", changed(start), Status.TENSOR, "start of a state"
-    yield "a state of another scale", changed(exponent), Status.TENSOR, what
-    yield "a state of another width", changed(wide), Status.TENSOR, what
-    yield "a state of another rank", changed(rank), Status.TENSOR, what
+    yield "a state of another scale", changed(exponent), Status.TENSOR, rule
+    yield "a state of another width", changed(wide), Status.TENSOR, rule
+    yield "a state of another rank", changed(rank), Status.TENSOR, rule
     yield "states beside very many outputs", changed(crowd), Status.LIMIT, "steps of verification"
 
 

@@ -269,7 +269,7 @@ def test_refused_by_this_rule(number: int) -> None:
     data = changed(case, changes)
     with pytest.raises(_nmp.Fault) as caught:
         inspected(data)
-    status, _, what, value, allowed, *_ = caught.value.args
-    assert (status, what) == (OP, rule)
+    status, _, broken, value, allowed, *_ = caught.value.args
+    assert (status, broken) == (OP, rule)
     assert value != allowed
     assert difference(data) == ""

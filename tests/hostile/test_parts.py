@@ -52,7 +52,7 @@ def refusal(root: dict[str, Any]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("tensor", "offset", "what"),
+    ("tensor", "offset", "rule"),
     [
         ("a", 32, "overwritten before its last use"),
         ("a", 16, "output overlaps input"),
@@ -61,7 +61,7 @@ def refusal(root: dict[str, Any]) -> tuple[int, str]:
         ("y", 16, "output overlaps input"),
     ],
 )
-def test_refused_elsewhere(file: bytes, tensor: str, offset: int, what: str) -> None:
+def test_refused_elsewhere(file: bytes, tensor: str, offset: int, rule: str) -> None:
     root = flatbuffer.unpack(file)
     root["arena_bytes"] = 128
     for op in root["ops"]:
@@ -69,7 +69,7 @@ def test_refused_elsewhere(file: bytes, tensor: str, offset: int, what: str) -> 
     next(t for t in root["tensors"] if t["name"] == tensor)["offset"] = offset
     found, sentence = refusal(root)
     assert found == PLAN
-    assert what in sentence
+    assert rule in sentence
 
 
 def test_the_same_input_twice_is_copied() -> None:

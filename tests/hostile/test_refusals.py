@@ -276,30 +276,30 @@ CASES: dict[str, tuple[Callable[[Tables], None], Status, str]] = {
 
 @pytest.mark.parametrize("sentence", CASES)
 def test_refused(good: bytes, sentence: str) -> None:
-    change, status, what = CASES[sentence]
+    change, status, rule = CASES[sentence]
     root = flatbuffer.unpack(good)
     change(root)
     found = refusal(flatbuffer.pack(root))
     assert found[0] == status, found
-    assert what in found[1]
+    assert rule in found[1]
 
 
 @pytest.mark.parametrize(
-    ("sentence", "what", "told", "allowed"),
+    ("sentence", "rule", "told", "allowed"),
     [
         ("more work than a run may take", "steps of a run", 2 * 16384**2 * 2 * 127**2, 2**40),
         ("an arena of 2^40 bytes", "arena_bytes", 2**40, 2**31 - 1),
         ("an arena of 2^64 - 1 bytes", "arena_bytes", 2**63 - 1, 2**31 - 1),
     ],
 )
-def test_large_numbers_are_told(good: bytes, sentence: str, what: str, told: int, allowed: int) -> None:
+def test_large_numbers_are_told(good: bytes, sentence: str, rule: str, told: int, allowed: int) -> None:
     """As they are, and those beyond 63 bits as the largest one of these."""
     root = flatbuffer.unpack(good)
     CASES[sentence][0](root)
     with pytest.raises(_nmp.Fault) as caught:
         inspected(flatbuffer.pack(root))
-    assert caught.value.args[2:5] == (what, told, allowed)
-    assert what != "arena_bytes" or caught.value.args[5:] == (-1, -1)  # no op's and no tensor's
+    assert caught.value.args[2:5] == (rule, told, allowed)
+    assert rule != "arena_bytes" or caught.value.args[5:] == (-1, -1)  # no op's and no tensor's
 
 
 def test_the_unchanged_file_is_fine(good: bytes) -> None:

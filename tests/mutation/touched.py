@@ -41,8 +41,8 @@ class _Interpreter:
         self.counters, self.names = np.zeros(0, np.uint8), list[str]()
         try:
             bounds = [
-                ctypes.c_void_p.in_dll(ctypes.CDLL(None), f"{what}_{end}").value
-                for what in ("counters", "places")
+                ctypes.c_void_p.in_dll(ctypes.CDLL(None), f"{kind}_{end}").value
+                for kind in ("counters", "places")
                 for end in ("first", "last")
             ]
         except ValueError:

@@ -295,18 +295,18 @@ WRONG: dict[str, Callable[[SoundFront], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_hostile_numbers_are_refused(what: str) -> None:
+@pytest.mark.parametrize("rule", WRONG)
+def test_hostile_numbers_are_refused(rule: str) -> None:
     """By both readers, with one status."""
     front = parse(FRONTS["odd"]).whole
     good = file_of(front)
     assert reader.read(good).inputs[0].sound == front
-    bad = replace(front, **WRONG[what](front))
+    bad = replace(front, **WRONG[rule](front))
     net = nets.Net(grid=nets.grid(8, 0))
     net.input("x", 1, 3, 7)
     net.op("requantize", "x", "y", quant=nets.grid(8, 1))
     data = to_bytes(plan_memory.run(net.graph("y")), {}, sounds={"x": bad})
-    with pytest.raises(ModelError, match=what) as error:
+    with pytest.raises(ModelError, match=rule) as error:
         reader.read(data)
     assert error.value.status == "NMP_E_TENSOR"
     with pytest.raises(ModelError) as error:

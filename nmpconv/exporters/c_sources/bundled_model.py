@@ -53,7 +53,7 @@ class BundledModel:
 
 
 def knows_two_memories(models: Iterable[BundledModel]) -> bool:
-    """Checks whether the build of these models knows two memories."""
+    """Checks that the build of these models knows two memories."""
     return any(bundled.model.fast_bytes for bundled in models)
 
 

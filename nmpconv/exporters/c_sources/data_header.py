@@ -87,9 +87,9 @@ def _grid(bundled: BundledModel, part: str, name: str, tensor: FileTensor) -> It
     exponents = tensor.float_exponents or tensor.exponents
     offsets = tensor.float_offsets or (tensor.origin,) * len(exponents)
     several, factor = len(exponents) > 1, "mantissas * " if tensor.float_mantissas else ""
-    what = "integer * SCALES[i] + OFFSETS[i], i along AXIS" if several else "integer * SCALE + OFFSET"
+    formula = "integer * SCALES[i] + OFFSETS[i], i along AXIS" if several else "integer * SCALE + OFFSET"
     macro = f"#define {bundled.macro}_{part}"
-    yield f"\n/* {comment(name)}: {tensor.dtype} [{shape}], real value = {what} */"
+    yield f"\n/* {comment(name)}: {tensor.dtype} [{shape}], real value = {formula} */"
     yield f"{macro}_BYTES {tensor.nbytes}"
     if several:
         yield f"{macro}_AXIS {tensor.float_axis}"

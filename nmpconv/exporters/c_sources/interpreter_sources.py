@@ -166,7 +166,7 @@ def _activation_types(model: Model) -> list[str]:
 
 
 def _has_range(op: FileOp, model: Model) -> bool:
-    """Checks whether products are clipped to another int8 range than all of it and, but for sums, its positive half."""
+    """Checks that products are clipped to another int8 range than all of it and, but for sums, its positive half."""
     y = model.tensors[op.outputs[0]]
     adds = 0 < len(layer_inputs(op.kind, op.inputs)) < len(op.inputs)
     is_usual = y.clip_max == INT_MAX[8] and (y.clip_min == INT_MIN[8] or (y.clip_min == 0 and not adds))
@@ -194,7 +194,7 @@ def _ends(op: FileOp, model: Model) -> tuple[FileTensor, FileTensor]:
 
 
 def _overlap(a: FileTensor, b: FileTensor) -> bool:
-    """Checks whether two activations share bytes of the arena."""
+    """Checks that two activations share bytes of the arena."""
     start, other = a.offset or 0, b.offset or 0
     return start < other + b.nbytes and other < start + a.nbytes
 

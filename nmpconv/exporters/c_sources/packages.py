@@ -41,8 +41,8 @@ class Package:
     @property
     def sentence(self) -> str:
         names = ", ".join(model.name for model in self.models)
-        what = f" with the model{'s' * (len(self.models) > 1)} {names}" if names else ""
-        return f"Interpreter of neural networks in integers{what}."
+        contents = f" with the model{'s' * (len(self.models) > 1)} {names}" if names else ""
+        return f"Interpreter of neural networks in integers{contents}."
 
     def values(self) -> dict[str, object]:
         """Values of the names in templates."""

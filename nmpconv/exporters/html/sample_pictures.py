@@ -3,7 +3,8 @@ bytes.
 
 1. A detector whose decoder is known: the boxes of both over the picture.
 2. An image whose first output is a map of classes: the best class of each place, of both, over the picture.
-3. Sound: the curve of the file. Other arrays: a curve for each of at most CURVES channels, or shades of grey.
+3. Sound: the curve of the file. Other arrays, of all inputs: a curve for each of at most CURVES channels, or shades of
+   grey of the first input.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import base64
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class Sight:
 
     @property
     def is_covered(self) -> bool:
-        """Checks whether something is drawn over the picture."""
+        """Checks that something is drawn over the picture."""
         return self.boxes is not None or bool(self.mask)
 
 
@@ -77,7 +78,9 @@ def sight(
     outputs that the decoder does not take."""
     pixels = next((x for x in sample.values() if x.dtype == np.uint8 and x.ndim == 3), None)
     if pixels is None:
-        return _array(feed, i, next(iter(sample.values())))
+        shown, *others = (_array(feed, i, values) for values in sample.values())
+        curves = () if feed.is_sound else tuple(curve for other in others for curve in other.curves)
+        return replace(shown, curves=shown.curves + curves)
     size = (pixels.shape[0], pixels.shape[1])
     if decoder is not None:
         boxes = _boxes(decoder, ours, size, feed.classes)

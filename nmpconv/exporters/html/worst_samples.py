@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 
-from nmpconv.base import confidence
 from nmpconv.base.progress import Progress, silent
-from nmpconv.base.sqnr import Sqnr, each_db, effects, sqnr_db, top_k
+from nmpconv.base.sqnr import top_k
 from nmpconv.base.verdict import Quality, quality, short_name
 from nmpconv.calib.engine import OnnxEngine
 from nmpconv.data.samples import Data
-from nmpconv.errors import InputError, UsageError
+from nmpconv.errors import UsageError
+from nmpconv.evaluation.judge import Judge
 from nmpconv.evaluation.task_metrics import AveragePrecision
 from nmpconv.exporters.html.charts import Bars, of_integers
 from nmpconv.exporters.html.sample_pictures import Sight, sight
-from nmpconv.frontend.input_values import of_config
-from nmpconv.frontend.read import read
+from nmpconv.file.reader import FileTensor
 from nmpconv.runtime.feed import Feed
 from nmpconv.runtime.interpreter import Net
-from nmpconv.runtime.ports import Port
 
 WORST = 8  # samples that are shown
 CLASSES = 3  # of each
@@ -40,8 +39,8 @@ class Rank:
 @dataclass(frozen=True)
 class Sample:
     """name: where it comes from. label: the right class, where it is known. ours, floats: the best classes of the file
-    and of the float model; empty where the first output is no vector of scores. db: SQNR of the first output against
-    the float model. sight: its pictures; empty until it is among the worst.
+    and of the float model; empty where the first output is no vector of scores. db: SQNR of the outputs against the
+    float model. sight: its pictures; empty until it is among the worst.
     """
 
     name: str
@@ -83,7 +82,12 @@ def judge(
     feed = Feed(net, sources, limit=limit)
     count = min(limit, len(feed))
     counts = {t.name: np.zeros(t.clip_max - t.clip_min + 1, np.int64) for t in net.model.tensors if t.data is None}
-    engine = None if reference is None else _engine(reference, net, feed)
+    compared = None if reference is None else _compared(net, reference, feed)
+    engine = (
+        None
+        if compared is None
+        else OnnxEngine(onnx.load_from_string(compared.model), feed.shapes(), list(compared.fetch))
+    )
     worst: list[tuple[tuple[float, ...], int, Sample]] = []
     tally = _Tally(net)
     is_compared = decoder is not None and reference is not None and feed.size is not None
@@ -92,14 +96,18 @@ def judge(
         sample = feed[i]
         if feed.begins(i):
             net.reset()
-        outputs = _run(net, feed.integers(sample), counts)
-        ran = None if engine is None else engine.run(feed.floats(sample))
-        floats = None if ran is None else [ran[port.name] for port in net.outputs]
+        reals = _run(net, feed.integers(sample), counts, () if compared is None else compared.heads)
+        outputs = [reals[port.tensor].reshape(port.source_shape or port.shape) for port in net.outputs]
+        floats, db = None, None
+        if engine is not None and compared is not None:
+            ran = engine.run(feed.floats(sample))
+            compared.add(ran, [reals[port.tensor] for port in net.outputs], [reals[head] for head in compared.heads])
+            floats, db = [ran[port.name] for port in net.outputs], compared.last_db()
         ours, theirs = outputs[0].ravel(), None if floats is None else floats[0].ravel()
         tally.add(feed.paths[i], ours, theirs, None if feed.labels is None else feed.labels[i])
         if boxes is not None:
             boxes.add(outputs, None, floats)
-        judged = _sample(net, feed, i, ours, theirs)
+        judged = _sample(net, feed, i, ours, theirs, db)
         worst.append((_badness(judged, ours), i, judged))
         worst = sorted(worst, key=lambda row: row[:2])[:WORST]
         if any(row[1] == i for row in worst):
@@ -112,7 +120,7 @@ def judge(
         for name, seen in counts.items()
         if (drawn := of_integers(seen, tensors[name].clip_min, tensors[name].exponents[0], tensors[name].origin))
     }
-    assessment = replace(tally.quality(feed), boxes=None if boxes is None else boxes.verdict())
+    assessment = replace(tally.quality(feed, compared), boxes=None if boxes is None else boxes.verdict())
     return Judged(count, bars, tuple(sample for _, _, sample in worst), feed.warnings, assessment)
 
 
@@ -126,75 +134,59 @@ class _Tally:
         self._best: list[int] = []
         self._float_best: list[int] = []
         self._labels: list[int | None] = []
-        self._ratio = Sqnr()
 
     def add(self, name: str, ours: np.ndarray, theirs: np.ndarray | None, label: int | None) -> None:
         self._names.append(name)
-        if theirs is not None and theirs.size == ours.size:
-            self._ratio.add(theirs, ours)
         if self._ranked:
             self._best.append(top_k(ours, 1)[0])
             self._float_best += [] if theirs is None else [top_k(theirs, 1)[0]]
             self._labels.append(label)
 
-    def quality(self, feed: Feed) -> Quality:
+    def quality(self, feed: Feed, compared: Judge | None) -> Quality:
         unit, figures = "images" if feed.size is not None else "samples", {}
-        if len(self._ratio.pieces) == len(self._names):
-            signals, noises = np.array(self._ratio.pieces).T[:, np.newaxis]
-            finite = math.isfinite(self._ratio.db)
-            figures = {
-                "db": self._ratio.db,
-                "db_margin": confidence.margin(effects(signals, noises)) if finite else None,
-                "each_db": each_db(signals, noises),
-            }
+        if compared is not None:
+            figures = compared.figures()
         best = {"ours": self._best, "floats": self._float_best, "labels": self._labels or None}
         return quality(self._names, unit, **best, classes=self._classes, **figures)  # type: ignore[arg-type]
 
 
-def _engine(reference: Path, net: Net, feed: Feed) -> OnnxEngine:
+def _compared(net: Net, reference: Path, feed: Feed) -> Judge:
     if net.has_states:
         raise UsageError("a file with states is judged by `nmpconv eval`", where="--reference", hint="leave it out")
-    proto = read(reference, *of_config(net.model.config))
-    if missing := [name for name in feed.shapes() if name not in [value.name for value in proto.graph.input]]:
-        raise InputError(f"the reference has no input {missing[0]!r}", where=str(reference))
-    return OnnxEngine(proto, feed.shapes(), [port.name for port in net.outputs])
+    return Judge(net, reference, feed)
 
 
-def _run(net: Net, inputs: Mapping[str, np.ndarray], counts: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Runs one sample, op by op; every tensor is counted when it has just been written. Returns the outputs as reals,
-    in the shapes of the ONNX model."""
-    wanted = {port.tensor: port for port in net.outputs}
-    outputs: dict[int, np.ndarray] = {}
+def _run(
+    net: Net, inputs: Mapping[str, np.ndarray], counts: Mapping[str, np.ndarray], keep: Sequence[int]
+) -> dict[int, np.ndarray]:
+    """Runs one sample, op by op; every tensor is counted when it has just been written. Returns the outputs and the
+    tensors of ``keep`` as reals, by number."""
+    wanted = {*keep, *(port.tensor for port in net.outputs)}
+    reals: dict[int, np.ndarray] = {}
     for i, port in enumerate(net.inputs):
         net.set_input(i, inputs[port.name])
-        _count(net, port.tensor, counts)
-        _take(net, port.tensor, wanted, outputs)
-    for number, op in enumerate(net.model.ops):
-        net.run_ops(number, number + 1)
-        for tensor in op.outputs:
-            _count(net, tensor, counts)
-            _take(net, tensor, wanted, outputs)
-    return [outputs[port.tensor] for port in net.outputs]
+    written = [port.tensor for port in net.inputs]
+    for number, op in enumerate([None, *net.model.ops]):
+        if op is not None:
+            net.run_ops(number - 1, number)
+            written = list(op.outputs)
+        for tensor in written:
+            integers = net.tensor(tensor)  # before another tensor takes its place
+            _count(net.model.tensors[tensor], integers, counts)
+            if tensor in wanted:
+                reals[tensor] = net.model.tensors[tensor].dequantize(integers)
+    return reals
 
 
-def _take(net: Net, tensor: int, wanted: Mapping[int, Port], outputs: dict[int, np.ndarray]) -> None:
-    """An output, before another tensor takes its place."""
-    if port := wanted.get(tensor):
-        reals = port.dequantize(net.tensor(tensor))
-        outputs[tensor] = reals.reshape(port.source_shape or reals.shape)
-
-
-def _count(net: Net, index: int, counts: Mapping[str, np.ndarray]) -> None:
-    tensor = net.model.tensors[index]
-    seen = np.clip(net.tensor(index).ravel().astype(np.int64), tensor.clip_min, tensor.clip_max) - tensor.clip_min
+def _count(tensor: FileTensor, integers: np.ndarray, counts: Mapping[str, np.ndarray]) -> None:
+    seen = np.clip(integers.ravel().astype(np.int64), tensor.clip_min, tensor.clip_max) - tensor.clip_min
     counts[tensor.name][:] += np.bincount(seen, minlength=counts[tensor.name].size)
 
 
-def _sample(net: Net, feed: Feed, i: int, ours: np.ndarray, theirs: np.ndarray | None) -> Sample:
+def _sample(net: Net, feed: Feed, i: int, ours: np.ndarray, theirs: np.ndarray | None, db: float | None) -> Sample:
     port = net.outputs[0]
     ranked = sum(dim > 1 for dim in port.shape) == 1
     label = None if feed.labels is None else feed.labels[i]
-    db = None if theirs is None or theirs.size != ours.size else sqnr_db(theirs, ours)
     floats = () if theirs is None or not ranked else _ranks(port.labels, theirs)
     named = "" if label is None else _class(port.labels, label)
     return Sample(short_name(feed.paths[i]), named, _ranks(port.labels, ours) if ranked else (), floats, db)

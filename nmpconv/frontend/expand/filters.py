@@ -163,7 +163,7 @@ def _patches(node: OnnxNode, body: Body, x: str, size: list[int], kernel: list[i
 def col2im(node: OnnxNode, body: Body) -> None:
     """Sums of blocks that overlap: a transposed convolution of each channel, with a weight of 1 for each place of its
     block."""
-    x, size, block = node.input(0), *(body.to.integers(node.input(i), what) for i, what in ((1, "size"), (2, "block")))
+    x, size, block = node.input(0), *(body.to.integers(node.input(i), role) for i, role in ((1, "size"), (2, "block")))
     rank, area = len(size), prod(block)
     n, rows, columns = body.shape(x)
     strides, dilations = (node.sides(name, 1, rank) for name in ("strides", "dilations"))

@@ -71,18 +71,18 @@ class Body:
         """Element type, of onnx.TensorProto.DataType."""
         return self.to.tensor(name).element
 
-    def name(self, what: str) -> str:
+    def name(self, suffix: str) -> str:
         """A name for a new ONNX tensor."""
-        return self.to.new_name(f"{next(filter(None, self.node.outputs), '')}.{what}")
+        return self.to.new_name(f"{next(filter(None, self.node.outputs), '')}.{suffix}")
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of any tensor, constant or computed."""
         return self.to.constants[name].shape if self.to.is_const(name) else self.to[name].shape
 
-    def array(self, index: int, what: str) -> np.ndarray | None:
+    def array(self, index: int, role: str) -> np.ndarray | None:
         """A constant input, None where it is left out; Unsupported if it is computed at run time."""
         name = self.node.input(index)
-        return self.to.array(name, what) if name else None
+        return self.to.array(name, role) if name else None
 
     def rename(self, name: str, output: str = "") -> None:
         """Let an output, the first one if none is named, be another tensor."""

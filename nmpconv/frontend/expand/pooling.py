@@ -118,7 +118,7 @@ def large_norm(node: OnnxNode, body: Body) -> None:
     variance = body("Add", mean(body("Mul", d, d)), node.number("epsilon", 1e-5))
     normalized = body("Reshape", body("Div", d, body("Sqrt", variance)), np.array(shape))
     along = (-1, *(1,) * (len(shape) - 2))
-    scale, bias = (body.to.array(node.input(i), what) for i, what in ((1, "scale"), (2, "bias")))
+    scale, bias = (body.to.array(node.input(i), role) for i, role in ((1, "scale"), (2, "bias")))
     if scale.size == groups < channels:  # before opset 21, of a GroupNormalization
         scale, bias = (np.repeat(array, channels // groups) for array in (scale, bias))
     scaled = body("Mul", normalized, scale.reshape(along))

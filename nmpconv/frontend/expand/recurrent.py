@@ -66,7 +66,7 @@ def recurrent(node: OnnxNode, body: Body) -> None:
     if first:
         x = body("Transpose", x, perm=[1, 0, 2])
     steps, batch, _ = body.shape(x)
-    w, r = (body.to.array(node.input(i), what).astype(np.float32) for i, what in ((1, "weight"), (2, "recurrence")))
+    w, r = (body.to.array(node.input(i), role).astype(np.float32) for i, role in ((1, "weight"), (2, "recurrence")))
     sizes = _Sizes(steps, batch, r.shape[-1])
     count = {"forward": 1, "reverse": 1, "bidirectional": 2}.get(node.text("direction", "forward"))
     gates = _GATES[node.op_type]

@@ -38,8 +38,8 @@ class File:
     def root(self, kind: str) -> FlatTable:
         return FlatTable(self, kind, self.follow(0))
 
-    def damaged(self, what: str, at: int) -> InputError:
-        problem = f"{what} at byte {at} lies outside of its {len(self.data)} bytes"
+    def damaged(self, part: str, at: int) -> InputError:
+        problem = f"{part} at byte {at} lies outside of its {len(self.data)} bytes"
         return InputError(
             f"a damaged or cut TFLite file: {problem}", where=self.where, hint="download or export it again"
         )
@@ -60,10 +60,10 @@ class File:
         self.take(at + 4, count * dtype.itemsize, "a vector")
         return np.frombuffer(self.data, dtype, count, at + 4)
 
-    def take(self, at: int, size: int, what: str) -> None:
+    def take(self, at: int, size: int, part: str) -> None:
         """Checks that these bytes are in the file, and that not too many are read in all."""
         if not 0 <= at <= len(self.data) - size:
-            raise self.damaged(f"{what} of {size} bytes", at)
+            raise self.damaged(f"{part} of {size} bytes", at)
         self._room -= size
         if self._room < 0:
             message = f"its parts share bytes: more than {SHARED} times the file would be read"

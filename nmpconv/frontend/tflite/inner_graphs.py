@@ -84,12 +84,12 @@ class InnerGraphs:
             raise ValueError(f"{len(operands)} operands, a subgraph of {len(model.inputs)} inputs")
         self._operators += 1 + len(model.operators)
         self._operands += len(model.operands())
-        for count, most, what in (
+        for count, most, kind in (
             (self._operators, NODES_MAX, "operators"),
             (self._operands, TENSORS_MAX, "operands"),
         ):
             if count > most:
-                raise InputError(f"its subgraphs have more than {most} {what}", where=self._where)
+                raise InputError(f"its subgraphs have more than {most} {kind}", where=self._where)
         inner = call.inner(model, operands, around)
         self._write_all(inner, depth + 1)
         return inner

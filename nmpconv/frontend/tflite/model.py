@@ -100,11 +100,11 @@ class TfliteFile:
 
     def _read(self, graph: FlatTable, is_main: bool) -> TfliteModel:
         tables, operators = graph["tensors"], graph["operators"]
-        for what, rows, most in (("operators", operators, NODES_MAX), ("tensors", tables, TENSORS_MAX)):
+        for kind, rows, most in (("operators", operators, NODES_MAX), ("tensors", tables, TENSORS_MAX)):
             if len(rows) > most:
                 hint = "a part of the model"
                 raise InputError(
-                    f"has {len(rows)} {what}; at most {most} can be read", where=self._file.where, hint=hint
+                    f"has {len(rows)} {kind}; at most {most} can be read", where=self._file.where, hint=hint
                 )
         tensors = tuple(self._tensor(i, table) for i, table in enumerate(tables))
         inputs, outputs = (
@@ -118,11 +118,11 @@ class TfliteFile:
     def _error(self, problem: str, hint: str = "download or export it again") -> InputError:
         return InputError(f"a damaged TFLite file: {problem}", where=self._file.where, hint=hint)
 
-    def _numbers(self, numbers: np.ndarray, count: int, what: str, least: int = 0) -> tuple[int, ...]:
+    def _numbers(self, numbers: np.ndarray, count: int, owner: str, least: int = 0) -> tuple[int, ...]:
         """Numbers of tensors, of which there are ``count``."""
         indices = tuple(int(number) for number in numbers)
         if wrong := [number for number in indices if not least <= number < count]:
-            raise self._error(f"{what} name tensor {wrong[0]} of {count}")
+            raise self._error(f"{owner} name tensor {wrong[0]} of {count}")
         return indices
 
     def _operator(self, place: int, table: FlatTable, tensors: int) -> Operator:

@@ -272,16 +272,16 @@ class OperatorCall:
     def is_const(self, place: int) -> bool:
         return self.input(place) in self._writer.constants
 
-    def array(self, place: int, what: str) -> np.ndarray:
+    def array(self, place: int, role: str) -> np.ndarray:
         """A constant input. Raises Unsupported."""
         name = self.input(place)
         if name not in self._writer.constants:
-            raise Unsupported(f"its {what} '{name}' is computed", hint=f"a constant {what}")
+            raise Unsupported(f"its {role} '{name}' is computed", hint=f"a constant {role}")
         return self._writer.constants[name]
 
-    def integers(self, place: int, what: str) -> list[int]:
+    def integers(self, place: int, role: str) -> list[int]:
         """The elements of a constant list."""
-        return [int(number) for number in self.array(place, what).ravel()]
+        return [int(number) for number in self.array(place, role).ravel()]
 
     def moved(self, place: int, perm: Sequence[int]) -> str:
         """An input with its axes in another order; a constant is moved now."""

@@ -131,7 +131,7 @@ def _computed_slice(call: OperatorCall) -> str:
 def strided_slice(call: OperatorCall) -> str:
     """Each place of begin, end and strides is a slice of an axis, one index of it, a new axis, or all axes that the
     others leave: bits of the masks say which."""
-    places = list(zip(*(call.integers(i, what) for i, what in enumerate(("begin", "end", "strides"), 1)), strict=True))
+    places = list(zip(*(call.integers(i, role) for i, role in enumerate(("begin", "end", "strides"), 1)), strict=True))
     bits = {name: [bool(call.options.get(f"{name}_mask", 0) >> i & 1) for i in range(len(places))] for name in _MASKS}
     taken = sum(not (bits["ellipsis"][i] or bits["new_axis"][i]) for i in range(len(places)))
     left = len(call.shape(0)) - taken

@@ -28,7 +28,7 @@ def unidirectional_sequence_lstm(call: OperatorCall) -> str:
     if turned:
         x = call("Transpose", x, perm=[1, 0, 2])
     w, r, b = (
-        _gates(call, first, what) for first, what in ((_INPUT, "weights"), (_RECURRENT, "weights"), (_BIASES, "bias"))
+        _gates(call, first, role) for first, role in ((_INPUT, "weights"), (_RECURRENT, "weights"), (_BIASES, "bias"))
     )
     bias = np.concatenate([b, np.zeros_like(b)], axis=1)
     y = call("LSTM", x, w, r, bias, hidden_size=r.shape[2])
@@ -36,9 +36,9 @@ def unidirectional_sequence_lstm(call: OperatorCall) -> str:
     return call("Transpose", y, perm=[1, 0, 2]) if turned else y
 
 
-def _gates(call: OperatorCall, first: int, what: str) -> np.ndarray:
+def _gates(call: OperatorCall, first: int, role: str) -> np.ndarray:
     """Constants of four gates in ONNX's order i, o, f, c, for one direction."""
-    gates: Sequence[np.ndarray] = [call.array(first + gate, what) for gate in (0, 3, 1, 2)]
+    gates: Sequence[np.ndarray] = [call.array(first + gate, role) for gate in (0, 3, 1, 2)]
     return np.concatenate(gates)[np.newaxis].astype(np.float32)
 
 

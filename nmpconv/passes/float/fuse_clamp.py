@@ -36,7 +36,7 @@ def _fuse(editor: Editor, node: Node) -> bool:  # case 1
 
 
 def _selects(node: Node) -> bool:
-    """Checks whether every element of the result is one of the first input, or a padding value."""
+    """Checks that every element of the result is one of the first input, or a padding value."""
     op = OPS[node.op]
     return op.grid == "same" and not op.joins
 

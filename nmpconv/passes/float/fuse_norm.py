@@ -191,7 +191,7 @@ def _factor(editor: Editor, name: str, power: Power) -> str | None:
 
 
 def _alike(editor: Editor, name: str, power: Power) -> bool:
-    """Checks whether the tensor is the u of this power, or computed alike, and the power broadcasts against it."""
+    """Checks that the tensor is the u of this power, or computed alike, and the power broadcasts against it."""
     shape = editor[power.u].shape
     if editor[name].is_const or not fits(power.shape, shape):
         return False

@@ -58,7 +58,7 @@ def _compose(first: Perm, second: Perm) -> Perm:
 
 
 def _moves_data(perm: Perm, shape: Sequence[int]) -> bool:
-    """Checks whether axes of size > 1 change their order. shape: before the transpose."""
+    """Checks that axes of size > 1 change their order. shape: before the transpose."""
     moved = [p for p in perm if shape[p] > 1]
     return moved != sorted(moved)
 

@@ -72,6 +72,6 @@ def _exponent(editor: Editor, node: Node) -> float | None:
 
 
 def _is_quotient(editor: Editor, name: str) -> bool:
-    """Checks whether the pass itself made this."""
+    """Checks that the pass itself made this."""
     node = editor.producer(name)
     return node is not None and node.op == "divide" and editor[name].clamp == (0.0, 1.0)

@@ -202,7 +202,7 @@ def _number(editor: Editor, node: Node) -> tuple[str, float] | None:
 
 
 def _whole(editor: Editor, part: Node, rows: int) -> bool:
-    """Checks whether a slice of a matrix has all of its rows, in order."""
+    """Checks that a slice of a matrix has all of its rows, in order."""
     p, shape = part.params, editor[part.inputs[0]].shape
     return all(
         (start, step, size) == (0, 1, goal)

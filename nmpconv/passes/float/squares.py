@@ -73,7 +73,7 @@ def walk(editor: Editor, name: str, stop: str = "") -> tuple[str, list[Node]] | 
 
 
 def _passes(editor: Editor, node: Node) -> bool:
-    """Checks whether the chain may lead through this node."""
+    """Checks that the chain may lead through this node."""
     if node.op == "requantize":
         return is_floor(editor, node) or is_ceiling(editor, node)
     if editor[node.outputs[0]].clamp:
@@ -196,7 +196,7 @@ def _evaluate(editor: Editor, source: str, nodes: Sequence[Node], x: np.ndarray)
 
 
 def fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Checks whether the first broadcasts to the second."""
+    """Checks that the first broadcasts to the second."""
     try:
         return np.broadcast_shapes(shape, other) == other
     except ValueError:

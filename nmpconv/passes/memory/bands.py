@@ -98,7 +98,7 @@ def _stretches(graph: Graph) -> Iterator[Stretch]:
 
 
 def _splits(graph: Graph, node: Node) -> bool:
-    """Checks whether rows of the output depend on rows of the inputs alone."""
+    """Checks that rows of the output depend on rows of the inputs alone."""
     shape = graph[node.outputs[0]].shape
     if len(shape) != 4 or shape[0] != 1:
         return False

@@ -88,7 +88,7 @@ def lower_bound(graph: Graph, *, bands: int = 1) -> int:
 
 
 def fits(graph: Graph, room: int, sharing: Sharing) -> bool:
-    """Checks whether the lower bound without bands is at most room. The second variant is made only if needed."""
+    """Checks that the lower bound without bands is at most room. The second variant is made only if needed."""
     choices = (True, False) if any(sharing.placed) else (False,)
     return any(bound(buffers_of(graph, placed=placed, sharing=sharing), ()) <= room for placed in choices)
 
@@ -237,7 +237,7 @@ def _home(buffers: Sequence[Buffer]) -> dict[str, int]:
 
 
 def in_place(graph: Graph, node: Node) -> bool:  # case 1
-    """Checks whether a result may lie on the first input, where nobody reads that later."""
+    """Checks that a result may lie on the first input, where nobody reads that later."""
     if not OPS[node.op].in_place:
         return False
     out, below = graph[node.outputs[0]], graph[node.inputs[0]]

@@ -116,7 +116,7 @@ class _Sums:
                 self._shown[node.outputs[0]] = _Shown(sum(least) if node.op == "add" else min(least), True)
 
     def masked(self, name: str) -> bool:
-        """Checks whether a mask hides a part of this."""
+        """Checks that a mask hides a part of this."""
         return self._shown[name].masked
 
     def least(self) -> dict[str, float]:
@@ -186,7 +186,7 @@ class _Sums:
         return _Shown(stats.min)
 
     def _hides(self, name: str) -> bool:
-        """Checks whether all of a constant hides."""
+        """Checks that all of a constant hides."""
         data = self._graph[name].data
         return data is not None and bool((data <= HIDES).all() or (data == MASKED).all())
 

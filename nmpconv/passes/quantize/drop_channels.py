@@ -85,7 +85,7 @@ def _is_dense(node: Node) -> bool:
 
 
 def _by_channel(node: Node, graph: Graph) -> bool:
-    """Checks whether a channel goes from the op's tensors together; constant operands have channels that would stay."""
+    """Checks that a channel goes from the op's tensors together; constant operands have channels that would stay."""
     op, inputs = OPS[node.op], graph.ins(node)
     if op.joins and any(value.is_const for value in inputs):
         return False

@@ -63,7 +63,7 @@ class Method:
 
     @property
     def searches(self) -> bool:
-        """Checks whether it weighs what saturates against what is rounded."""
+        """Checks that it weighs what saturates against what is rounded."""
         return self.name == "mse" or self.name in SATURATED
 
     @property

@@ -103,7 +103,7 @@ def of_rounded(graph: Graph) -> Graph:
 
 
 def holds_pixels(grid: Given, how: Preprocess) -> bool:
-    """Checks whether what preprocessing makes of each pixel is on the grid."""
+    """Checks that what preprocessing makes of each pixel is on the grid."""
     channels = max(len(how.mean), len(how.std))
     steps = how.to_model(np.arange(256.0)[:, np.newaxis].repeat(channels, 1)) / grid.scale + grid.zero_point
     ends = np.iinfo(grid.dtype)
@@ -192,7 +192,7 @@ def _rounds_to_even(graph: Graph, node: Node, grid: Given, below: int) -> Node:
 
 
 def _are_whole(graph: Graph, node: Node, exponent: int) -> bool:
-    """Checks whether the biases are integers on the output's grid."""
+    """Checks that the biases are integers on the output's grid."""
     bias = graph[node.inputs[2]].data
     assert bias is not None
     steps = np.ldexp(bias.astype(np.float64), -exponent)
@@ -246,7 +246,7 @@ def _forked(graph: Graph) -> tuple[Graph, dict[str, str]]:
 
 
 def _can_repeat(op: Op, y: Value) -> bool:
-    """Checks whether the op can have this result, on a grid of its own."""
+    """Checks that the op can have this result, on a grid of its own."""
     return op.grid == "free" and (op.clamps or y.clamp is None)
 
 
@@ -308,7 +308,7 @@ def _kind(graph: Graph, node: Node) -> Origins:
 
 
 def _fits(grid: Given, wish: float, origin: float) -> bool:
-    """Checks whether 8 bits hold the grid: it has no more, and its zero point is taken up."""
+    """Checks that 8 bits hold the grid: it has no more, and its zero point is taken up."""
     return np.iinfo(grid.dtype).bits == 8 and wish == origin
 
 

@@ -64,7 +64,7 @@ def run(
 
 
 def _holds(value: Value, stats: TensorStats, grids: Grids) -> bool:
-    """Checks whether 8 bits hold all that was seen, not the looked at samples alone, and files the exponents."""
+    """Checks that 8 bits hold all that was seen, not the looked at samples alone, and files the exponents."""
     exponents = np.log2(grids.factor) + (0 if value.shifts is None else np.array(value.shifts.bits))
     if np.abs(exponents).max() > EXPONENT_END:
         return False
@@ -77,7 +77,7 @@ def _holds(value: Value, stats: TensorStats, grids: Grids) -> bool:
 
 
 def _is_joined(trail: Trail) -> bool:
-    """Checks whether other numbers are on the source's grid."""
+    """Checks that other numbers are on the source's grid."""
     return any((places < 0).any() for places in trail.places.values())
 
 

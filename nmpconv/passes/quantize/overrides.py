@@ -105,11 +105,11 @@ def resolve(graph: Graph, tensors: Sequence[Line], ops: Sequence[Line]) -> Choic
     )
 
 
-def _matched(lines: Sequence[Line], names: Collection[str], what: str) -> dict[str, Row]:
+def _matched(lines: Sequence[Line], names: Collection[str], kind: str) -> dict[str, Row]:
     rows: dict[str, dict[str, Said]] = {}
     for line in lines:
         exact = line.name in names
-        for name in [line.name] if exact else _fitting(line, names, what):
+        for name in [line.name] if exact else _fitting(line, names, kind):
             row = rows.setdefault(name, {})
             for key, value in line.said.items():
                 rule, before = Said(value, line.place, exact), row.get(key)
@@ -120,12 +120,12 @@ def _matched(lines: Sequence[Line], names: Collection[str], what: str) -> dict[s
     return dict(rows)
 
 
-def _fitting(line: Line, names: Collection[str], what: str) -> list[str]:
+def _fitting(line: Line, names: Collection[str], kind: str) -> list[str]:
     """The names that a pattern fits."""
     matches = [name for name in names if fnmatchcase(name, line.name)]
     if not matches:
         near = difflib.get_close_matches(line.name, names, n=3, cutoff=0.0)
         pattern = any(mark in line.name for mark in PATTERN)
-        wrong = f"no {what} fits the pattern {line.name!r}" if pattern else f"the model has no {what} {line.name!r}"
+        wrong = f"no {kind} fits the pattern {line.name!r}" if pattern else f"the model has no {kind} {line.name!r}"
         raise InputError(f"{wrong}; the nearest are {', '.join(map(repr, near))}", where=line.place)
     return matches

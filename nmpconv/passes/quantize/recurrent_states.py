@@ -32,8 +32,8 @@ def checked(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
         for kind, tensor, known in (("output", output, graph.outputs), ("input", name, graph.inputs)):
             if tensor not in known:
                 used = " that anything reads" if kind == "input" else ""
-                what = f"the model has no {kind} {tensor!r}{used}; it has {', '.join(known)}"
-                raise UsageError(what, where="--state", found=tensor, allowed=", ".join(known))
+                message = f"the model has no {kind} {tensor!r}{used}; it has {', '.join(known)}"
+                raise UsageError(message, where="--state", found=tensor, allowed=", ".join(known))
         if name in states or output in states.values():
             raise UsageError(f"{text!r}: one of them has another --state", where="--state", hint="name each once")
         shapes = [graph.source_shapes.get(tensor, graph[tensor].shape) for tensor in (output, name)]

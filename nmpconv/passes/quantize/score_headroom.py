@@ -47,5 +47,5 @@ def raised(exponent: int, stats: TensorStats, functions: Sequence[Function]) -> 
 
 
 def is_logarithm(node: Node) -> bool:
-    """Checks whether the node is a table with a logarithm in it."""
+    """Checks that the node is a table with a logarithm in it."""
     return isinstance(node.params, LookupParams) and any(name == "log" for name, *_ in node.params.steps())

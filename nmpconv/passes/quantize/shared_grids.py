@@ -11,7 +11,7 @@ from nmpconv.ops import OPS
 
 
 def joins_grids(node: Node) -> bool:
-    """Checks whether several tensors have to come onto one grid, side by side, as those of a Concat do."""
+    """Checks that several tensors have to come onto one grid, side by side, as those of a Concat do."""
     return OPS[node.op].joins and OPS[node.op].grid == "same"
 
 

@@ -67,7 +67,7 @@ class _Uses:
         self.reads = Counter(name for node in graph.nodes for name in node.inputs)
 
     def has_one_reader(self, name: str) -> bool:
-        """Checks whether one op reads it, and nobody else."""
+        """Checks that one op reads it, and nobody else."""
         return self.reads[name] == 1 and not self.outputs[name]
 
 

@@ -48,5 +48,5 @@ def activated(graph: Graph) -> frozenset[str]:
 
 
 def moves(node: Node) -> bool:
-    """Checks whether it computes nothing."""
+    """Checks that it computes nothing."""
     return OPS[node.op].grid == "same"
