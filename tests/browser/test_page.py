@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx_text import build
 from pages import opened, pictured
 from PIL import Image
 from zoo_quick import HARNESS
@@ -114,6 +115,28 @@ def test_boxes_are_those_of_eval(
             assert name == f"class {int(box[CLASS])}"
             assert float(score) == pytest.approx(box[SCORE], rel=1e-3)
             np.testing.assert_allclose([float(x) for x in corners.split(", ")], box[:4], atol=0.51)
+
+
+@pytest.mark.parametrize("layout", ["[0,1,2,3]", "[0,2,3,1]"])
+def test_masks_have_classes_first_or_last(
+    layout: str, tmp_path: Path, need_tool: Callable[..., str], need_package: Callable[..., None]
+) -> None:
+    """Of a picture whose left half is of class 1, and the right one of class 0, which is left clear."""
+    need_package("ziglang")
+    shape = "1,3,8,16" if layout == "[0,1,2,3]" else "1,8,16,3"
+    model = f"""(float[1,3,8,16] x) => (float[{shape}] y) <float[3,3,1,1] w = {{0.5,0.5,0.5,1,0,0,0,1,0}}> {{
+      c = Conv(x, w)  y = Transpose<perm={layout}>(c)
+    }}"""
+    build(model, 13, tmp_path / "m.onnx")
+    pixels = np.zeros((8, 16, 3), np.uint8)
+    pixels[:, :8, 0] = pixels[:, 8:, 2] = 255
+    page = nmpconv.page(nmpconv.convert(tmp_path / "m.onnx", [pixels] * 4, std=255, fast=True))
+    chromium, picture = need_tool("chromium", "chromium-browser"), png(tmp_path / "0.png", pixels)
+    [found] = opened(chromium, tmp_path, page, [picture], "image/png")
+    assert (found["failed"], found["rows"]) == ("", [["y", shape.replace(",", "x")]])
+    colour = 128 + 127 * np.cos(2.399963 + np.array([0, 2.0944, 4.1888]))
+    np.testing.assert_allclose(found["colours"][0], (np.array([255, 0, 0]) + colour) / 2, atol=3)
+    assert found["colours"][1] == [0, 0, 255]
 
 
 @pytest.mark.zoo

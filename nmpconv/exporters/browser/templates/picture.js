@@ -148,18 +148,20 @@ const tell = (rgb) => {
 };
 
 const told = (port) => {
-  const classes = port.shape.at(-1), places = port.shape.reduce((a, b) => a * b, 1) / classes;
-  if (places > 1 && port.shape.length === 4 && classes > 1) mask(port);
-  return places === 1 ? rows(dequantized(port, net.read(port.name))) : [[port.name, port.shape.join("x")]];
+  const sides = port.shape.filter((side) => side > 1).length;
+  if (sides === 3 && port.shape.length === 4) mask(port);
+  return sides < 2 ? rows(dequantized(port, net.read(port.name))) : [[port.name, port.shape.join("x")]];
 };
 
-// The most likely class of each place, in colours over the picture.
+// The most likely class of each place, in colours over the picture. Classes are the axis with the fewest elements.
 const mask = (port) => {
-  const [, height, width, classes] = port.shape, scores = dequantized(port, net.read(port.name));
+  const [, a, b, c] = port.shape, scores = dequantized(port, net.read(port.name));
+  const [height, width, classes, isFirst] = a <= Math.min(b, c) ? [b, c, a, true] : [a, b, c, false];
+  const score = (i, k) => scores[isFirst ? k * width * height + i : i * classes + k];
   const pixels = new ImageData(width, height);
   for (let i = 0; i < width * height; i++) {
     let best = 0;
-    for (let c = 1; c < classes; c++) if (scores[i * classes + c] > scores[i * classes + best]) best = c;
+    for (let k = 1; k < classes; k++) if (score(i, k) > score(i, best)) best = k;
     const hue = best * 2.399963;
     pixels.data.set([0, 2.0944, 4.1888].map((shift) => 128 + 127 * Math.cos(hue + shift)).concat(best ? 128 : 0), 4 * i);
   }
