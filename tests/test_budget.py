@@ -164,7 +164,7 @@ QUESTIONS = {"How", "Of", "That", "What", "When", "Where", "Whether", "Which", "
 
 
 def opens_wrong(text: str) -> bool:
-    return text.split()[0].strip(",.:") in QUESTIONS
+    return text.split()[0].strip(",.:") in QUESTIONS or re.match(r"\w+ whether\b", text) is not None
 
 
 def documented() -> Iterator[tuple[Path, ast.Module | ast.ClassDef | ast.FunctionDef]]:

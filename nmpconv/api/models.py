@@ -122,6 +122,8 @@ def _write(model: Any, path: Path, examples: Examples, names: Names) -> None:
         kind = type(model).__name__
         allowed = "a path, bytes, an onnx.ModelProto, a torch module or program"
         hint = "what convert and load return is integers already" if hasattr(model, "__bytes__") else ""
+        if type(model).__module__.startswith("keras."):
+            hint = "give the bytes that tf.lite.TFLiteConverter.from_keras_model(model).convert() returns"
         raise UsageError(f"the model is a {kind}; {allowed} is allowed", found=kind, allowed=allowed, hint=hint)
 
 

@@ -197,6 +197,9 @@ def test_what_is_no_batch_is_told_what_to_do(converted) -> None:
         net(Loader(labelled=True))
     with pytest.raises(InputError, match="of a pair of samples and labels, give the samples alone"):
         net((FLOATS, LABELS))
+    keras = type("Sequential", (), {"__module__": "keras.src.models.sequential"})()
+    with pytest.raises(UsageError, match=r"give the bytes that tf\.lite\.TFLiteConverter"):
+        nmpconv.convert(keras, FLOATS)
     with pytest.raises(UsageError, match="call the function"):
         nmpconv.evaluate(converted, lambda: iter(FLOATS))
 

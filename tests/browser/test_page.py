@@ -121,7 +121,7 @@ def test_boxes_are_those_of_eval(
 def test_masks_have_classes_first_or_last(
     layout: str, tmp_path: Path, need_tool: Callable[..., str], need_package: Callable[..., None]
 ) -> None:
-    """Of a picture whose left half is of class 1, and the right one of class 0, which is left clear."""
+    """The left half of the picture is of class 1, the right one of class 0, which is left clear."""
     need_package("ziglang")
     shape = "1,3,8,16" if layout == "[0,1,2,3]" else "1,8,16,3"
     model = f"""(float[1,3,8,16] x) => (float[{shape}] y) <float[3,3,1,1] w = {{0.5,0.5,0.5,1,0,0,0,1,0}}> {{
