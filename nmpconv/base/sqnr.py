@@ -93,9 +93,9 @@ def top_k(scores: ArrayLike, k: int) -> list[int]:
     return top_k_rows([np.asarray(scores)], k)[0]
 
 
-def top_k_rows(vectors: Sequence[NDArray[Any]], k: int) -> list[list[int]]:
+def top_k_rows(vectors: Sequence[NDArray[Any]] | NDArray[Any], k: int) -> list[list[int]]:
     """The same of several vectors of one length."""
-    left = np.array([vector.ravel() for vector in vectors], np.float64)
+    left = np.array(vectors, np.float64).reshape(len(vectors), -1)
     if not np.isfinite(left).all():
         return [[int(i) for i in np.argsort(-row, kind="stable")[:k]] for row in left]
     best = np.empty((len(left), min(k, left.shape[1])), np.intp)

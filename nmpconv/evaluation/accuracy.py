@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from statistics import mode
 from typing import Any
@@ -31,7 +30,7 @@ from nmpconv.runtime.feed import Feed
 from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
 
-RANKED, RANKED_AT_ONCE = 5, 64  # classes, samples
+RANKED = 5  # classes
 PIECE = 16  # samples of a worker at a time; sequences go whole
 CACHED_BYTES = 1 << 20  # of inputs and outputs of a piece: what stays in a cache
 PIECE_BYTES = 1 << 24  # of all outputs that wait, and of all inputs that are being run
@@ -147,22 +146,25 @@ def evaluate(
     judge = None if reference is None else Judge(net, reference, feed)
     names: list[str] = []
     wanted = [labels is None or label is not None for label in labels or [None] * count]
-    progress("evaluate", 0, count)
-    for i, (got, heads, floats) in enumerate(_ran(net, feed, judge, wanted, workers or Here())):
-        progress("evaluate", i + 1, count)
-        if not wanted[i] or (judge is not None and floats is None):
-            continue
-        names.append(feed.paths[i])
-        if judge is not None and floats is not None:
-            judge.add(floats, got, heads)
-        float_outputs = None if floats is None else [floats[port.name] for port in net.outputs]
-        if ranked:
-            theirs = None if float_outputs is None else float_outputs[0]
-            ranks.add(got[0], theirs, None if labels is None else labels[i])
-        for measure in measures.values():
-            shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.outputs, strict=True)]
-            measure.add(shaped, (None if labels is None else labels[i]) if truth is None else truth[i], float_outputs)
-    ranks.finish()
+    done = 0
+    progress("evaluate", done, count)
+    for outputs, heads, floats in _ran(net, feed, judge, wanted, workers or Here()):
+        places = [k for k, row in enumerate(floats) if wanted[done + k] and (judge is None or row is not None)]
+        names += [feed.paths[done + k] for k in places]
+        right = [None if labels is None else labels[done + k] for k in places]
+        if ranked and places:
+            float_scores = [row[scores.name] for k in places if (row := floats[k]) is not None]
+            ranks.add(outputs[0] if len(places) == len(floats) else outputs[0][places], float_scores, right)
+        for k, label in zip(places, right, strict=True) if judge is not None or measures else ():
+            got, row = [y[k] for y in outputs], floats[k]
+            if judge is not None and row is not None:
+                judge.add(row, got, [y[k] for y in heads])
+            float_outputs = None if row is None else [row[port.name] for port in net.outputs]
+            for measure in measures.values():
+                shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.outputs, strict=True)]
+                measure.add(shaped, label if truth is None else truth[done + k], float_outputs)
+        done += len(floats)
+        progress("evaluate", done, count)
     judged = len(names)
     if not judged:
         raise InputError("no sequence fills the window of the float model", where="--data", hint="give longer ones")
@@ -201,7 +203,7 @@ def _quality(
 
 
 def _ran(net: Net, feed: Feed, judge: Judge | None, wanted: Sequence[bool], workers: Workers) -> Iterator[Ran]:
-    """Runs both models on the samples, in their order. wanted: which of them are judged."""
+    """Runs both models on the samples, in their order, piece by piece. wanted: which of them are judged."""
     side_by_side = isinstance(workers, Here) and feed.starts is None
     pair = ModelPair(net.data, net.cpu, 1 if side_by_side else net.threads, (), feed.look)
     if judge is not None:
@@ -221,7 +223,7 @@ def _ran(net: Net, feed: Feed, judge: Judge | None, wanted: Sequence[bool], work
         if judge is not None:  # each run of the float model takes all cores, and has memory of its own
             threads = min(threads, thread_pool.MOST)
 
-        def run(part: range) -> list[Ran]:
+        def run(part: range) -> Ran:
             if judge is None:
                 return models.run_batch(feed.batch(part), len(part))
             return models.run([call(i) for i in part])
@@ -232,15 +234,14 @@ def _ran(net: Net, feed: Feed, judge: Judge | None, wanted: Sequence[bool], work
         for first in range(0, count, at_once):
             samples = range(first, min(first + at_once, count))
             parts = [samples[i : i + step] for i in range(0, len(samples), step)]
-            yield from chain.from_iterable(thread_pool.each(run, parts, threads))
+            yield from thread_pool.each(run, parts, threads)
         return
-    step = 1 if workers.count == 1 else max(1, min(PIECE, PIECE_BYTES // (size + fed)))
+    step = max(1, min(PIECE, PIECE_BYTES // (size + fed)))
     firsts = list(range(0, count, step))
     if feed.starts is not None and workers.count > 1:
         firsts = [start for start in feed.starts if start < count]
     pieces = ([call(i) for i in range(*ends)] for ends in zip(firsts, [*firsts[1:], count], strict=True))
-    for done in workers.map(ran, pair, pieces):
-        yield from done
+    yield from workers.map(ran, pair, pieces)
 
 
 def _check(metrics: Sequence[str], decoder: str | None, boxes: Path | None) -> None:
@@ -268,27 +269,17 @@ class _Ranks:
 
     def __init__(self, labelled: bool) -> None:
         self._labelled = labelled
-        self._waiting: list[tuple[np.ndarray, np.ndarray | None, int | None]] = []
         self.ours, self.theirs, self.agreed, self.classes = _Hits(), _Hits(), 0, 0
         self.best: list[int] = []
         self.float_best: list[int] = []
         self.labels: list[int | None] = []
 
-    def add(self, ours: np.ndarray, theirs: np.ndarray | None, label: int | None) -> None:
-        """The scores of the next sample; theirs: None without a float model. Call `finish` after the last one."""
-        self._waiting.append((ours, theirs, label))
-        if len(self._waiting) == RANKED_AT_ONCE:
-            self.finish()
-
-    def finish(self) -> None:
-        """Ranks the scores that wait."""
-        if not self._waiting:
-            return
-        ours, theirs, labels = zip(*self._waiting, strict=True)
-        self._waiting, self.classes = [], ours[0].size
+    def add(self, ours: np.ndarray, theirs: Sequence[np.ndarray], labels: Sequence[int | None]) -> None:
+        """The scores of the next samples, [n, ...]; theirs: () without a float model."""
+        self.classes = ours[0].size
         places = RANKED if self._labelled else 1  # top-5 is asked of labels alone
         best = top_k_rows(ours, places)
-        ranks = top_k_rows(theirs, places) if theirs[0] is not None else None
+        ranks = top_k_rows(theirs, places) if len(theirs) else None
         self.best += [row[0] for row in best]
         self.labels += labels
         if ranks is not None:

@@ -32,15 +32,15 @@ class Call(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """outputs: of the file. heads: its tensors of `ModelPair.keep`. floats: of the float model, see `FloatModel.run`.
-    All are reals."""
+    """Results of n calls, all of them reals. outputs: of the file, [n, ...] each. heads: its tensors of
+    `ModelPair.keep`, likewise. floats: of the float model, by call, see `FloatModel.run`."""
 
     outputs: list[np.ndarray]
     heads: list[np.ndarray]
-    floats: Arrays | None
+    floats: list[Arrays | None]
 
 
-Results = tuple[list[np.ndarray], list[np.ndarray]]  # outputs and heads of `Ran`
+Results = tuple[list[np.ndarray], list[np.ndarray]]  # outputs and heads of a call, or of several, [n, ...]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ModelPair:
     where: str = ""
 
 
-def ran(pair: ModelPair, calls: Sequence[Call]) -> list[Ran]:
+def ran(pair: ModelPair, calls: Sequence[Call]) -> Ran:
     """Runs calls in their order, the first of which begins a sequence or goes on with the one before."""
     return _opened(pair, get_ident()).run(calls)
 
@@ -85,7 +85,7 @@ class Models:
             proto = onnx.load_from_string(pair.reference)
             self._model = float_model(self._net, pair.look, proto, pair.fetch, pair.where)
 
-    def run(self, calls: Sequence[Call]) -> list[Ran]:
+    def run(self, calls: Sequence[Call]) -> Ran:
         if self._is_by_batch:
             arrays = {
                 p.name: np.concatenate([p.rows(call.integers[p.name]) for call in calls]) for p in self._net.inputs
@@ -93,13 +93,13 @@ class Models:
             results = self._with_net(lambda net: _batch(net, arrays, len(calls), self._keep))
         else:
             results = self._with_net(lambda net: _one_by_one(net, calls, self._keep))
-        return [Ran(*pair, self._floats(call)) for pair, call in zip(results, calls, strict=True)]
+        return Ran(*results, [self._floats(call) for call in calls])
 
-    def run_batch(self, arrays: Arrays, count: int) -> list[Ran]:
+    def run_batch(self, arrays: Arrays, count: int) -> Ran:
         """The file's outputs alone, of a batch that `Feed.batch` made."""
-        return [Ran(*pair, None) for pair in self._with_net(lambda net: _batch(net, arrays, count, ()))]
+        return Ran(*self._with_net(lambda net: _batch(net, arrays, count, ())), [None] * count)
 
-    def _with_net(self, task: Callable[[Net], list[Results]]) -> list[Results]:
+    def _with_net(self, task: Callable[[Net], Results]) -> Results:
         """Runs a task with a net that no other thread uses."""
         try:
             net = self._idle.pop()
@@ -115,21 +115,22 @@ class Models:
         return self._model.run(call.floats, begins=call.begins, wanted=call.wanted)
 
 
-def _one_by_one(net: Net, calls: Sequence[Call], keep: Sequence[int]) -> list[Results]:
+def _one_by_one(net: Net, calls: Sequence[Call], keep: Sequence[int]) -> Results:
     results = []
     for call in calls:
         if call.begins:
             net.reset()
         results.append(infer(net, call.integers, keep))
-    return results
+    outputs, heads = ([np.stack(rows) for rows in zip(*side, strict=True)] for side in zip(*results, strict=True))
+    return outputs, heads
 
 
-def _batch(net: Net, arrays: Arrays, count: int, keep: Sequence[int]) -> list[Results]:
+def _batch(net: Net, arrays: Arrays, count: int, keep: Sequence[int]) -> Results:
     """The same, at once: of a net without states, where outputs alone are looked at."""
     outputs = net.run_float(arrays)
     reals = [y.reshape(count, *port.shape) for y, port in zip(outputs, net.outputs, strict=True)]
     at = [[port.tensor for port in net.outputs].index(tensor) for tensor in keep]
-    return [([y[i] for y in reals], [reals[output][i] for output in at]) for i in range(count)]
+    return reals, [reals[output] for output in at]
 
 
 def infer(net: Net, inputs: Mapping[str, np.ndarray], keep: Sequence[int] = ()) -> Results:
