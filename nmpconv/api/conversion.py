@@ -21,7 +21,7 @@ from nmpconv.base.verdict import Verdict
 from nmpconv.conversion import pipeline
 from nmpconv.conversion.keywords import FLAGS, Keywords
 from nmpconv.conversion.report import Report
-from nmpconv.errors import refusal
+from nmpconv.errors import as_keywords, refusal
 from nmpconv.ir import Graph
 from nmpconv.runtime.interpreter import Net, load
 
@@ -122,7 +122,7 @@ def convert(keywords: Keywords) -> Converted:
             write_file(report, text.encode())
         log.info("%s: %d bytes, %s", path.name, len(result.data), result.report.recipe or "not calibrated")
     for note in result.report.notes:
-        log.info("considered: %s", note)
+        log.info("considered: %s", as_keywords(note))
     for warning in result.report.warnings:
-        log.warning("%s", warning)
+        log.warning("%s", as_keywords(warning))
     return converted

@@ -15,6 +15,7 @@ from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.base.workers import opened
 from nmpconv.conversion.option_types import Decoder
 from nmpconv.data.samples import Data
+from nmpconv.errors import as_keywords
 from nmpconv.evaluation import accuracy
 from nmpconv.evaluation.accuracy import Evaluation
 from nmpconv.evaluation.task_metrics import named
@@ -77,5 +78,5 @@ def evaluate(
             ) as path:
                 judged = accuracy.evaluate(net, samples, reference=path, **options)
     for warning in judged.warnings:
-        log.warning("%s", warning)
+        log.warning("%s", as_keywords(warning))
     return judged
