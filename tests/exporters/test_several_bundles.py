@@ -237,6 +237,13 @@ def test_models_whose_macros_are_the_same_are_refused(other: str, macro: str, fi
     assert "src/kws_small_data.h" in nmpconv.bundle({"kws": first, "kws_small": first})
 
 
+@pytest.mark.parametrize("name", ["model", "Model", "MODEL", "kws"])
+def test_no_two_files_differ_in_case_alone(name: str, first: bytes) -> None:
+    """They are one file on Windows and macOS."""
+    paths = [path.lower() for path in nmpconv.bundle({name: first})]
+    assert len(paths) == len(set(paths)) and f"src/{name.lower()}_data.h" in paths
+
+
 def test_old_names_are_there_still(first: bytes, tmp_path: Path, need_tool: Need) -> None:
     """Programs that use model_data.h: the same numbers as under today's names."""
     src = written(tmp_path / "kws", {"kws": first})

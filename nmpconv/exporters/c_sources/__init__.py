@@ -44,7 +44,7 @@ def bundle(
         own = data_files(model, tensors, split=knows_two_memories(all_))
         _check_macros(model, own[f"{model.name}_data.h"], macros)
         sources |= own
-    if len(all_) == 1 and all_[0].name != OLD_NAME:
+    if len(all_) == 1 and all_[0].name.lower() != OLD_NAME:  # Model_data.h would be this file on some systems
         sources[f"{OLD_NAME}_data.h"] = old_header(all_[0], sources[f"{all_[0].name}_data.h"])
     files = {f"src/{path}": text for path, text in sources.items()}
     for path, text in packaged(package, layouts, sorted(sources)).items():
