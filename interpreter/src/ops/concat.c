@@ -48,7 +48,8 @@ static void concat_run(const nmp_op *op) {
   size_t first = 0;
   for (uint32_t n = 0; n < op->input_count; n++) {
     nmp_tensor x;
-    nmp_block block = {.rank = y->rank};
+    nmp_block block;
+    block.rank = y->rank;
     op->input_at(op, n, &x);
     nmp_strides(&x, block.from);
     nmp_strides(y, block.to);

@@ -12,7 +12,14 @@ static nmp_rule mul_check(const nmp_op *op) {
 
 static void mul_run(const nmp_op *op) {
   const nmp_tensor *a = &op->in[0], *b = &op->in[1], *y = &op->out[0];
-  nmp_binary how = {.shift = shift(op), .lo = y->lo, .hi = y->hi};
+  nmp_binary how = {.a_step = 1, /* all are given: else a call clears it first */
+                    .b_step = 1,
+                    .a_shift = 0,
+                    .b_shift = 0,
+                    .shift = shift(op),
+                    .lo = y->lo,
+                    .hi = y->hi,
+                    .down = 0};
   nmp_broadcast(op, NMP_BY_3(NMP_IN_USE(op->kernels).mul, NMP_WIDE(a->bits), NMP_WIDE(b->bits), NMP_WIDE(y->bits)),
                 &how);
 }

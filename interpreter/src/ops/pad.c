@@ -34,7 +34,8 @@ static void fill(const nmp_tensor *y, const void *value) {
 static void pad_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   ptrdiff_t first = 0;
-  nmp_block block = {.rank = x->rank};
+  nmp_block block;
+  block.rank = x->rank;
   nmp_strides(x, block.from);
   nmp_strides(y, block.to);
   for (uint32_t i = 0; i < x->rank; i++) {

@@ -24,7 +24,8 @@ static void slice_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_slice_params *p = &op->params.slice;
   ptrdiff_t strides[NMP_RANK_MAX], first = 0;
-  nmp_block block = {.rank = y->rank};
+  nmp_block block;
+  block.rank = y->rank;
   nmp_strides(x, strides);
   nmp_strides(y, block.to);
   for (uint32_t i = 0; i < y->rank; i++) {

@@ -23,7 +23,8 @@ static nmp_rule transpose_check(const nmp_op *op) {
 static void transpose_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   ptrdiff_t strides[NMP_RANK_MAX];
-  nmp_block block = {.rank = y->rank};
+  nmp_block block;
+  block.rank = y->rank;
   nmp_strides(x, strides);
   nmp_strides(y, block.to);
   for (uint32_t i = 0; i < y->rank; i++) {

@@ -20,11 +20,14 @@ nmp_rule nmp_check_aligned(const nmp_op *op) {
 
 void nmp_run_rows(const nmp_op *op, nmp_add_fn *kernel, int shift) {
   const int m = finest(op);
-  nmp_binary how = {.a_shift = op->in[0].exponent - m,
+  nmp_binary how = {.a_step = 1, /* all are given: else a call clears it first */
+                    .b_step = 1,
+                    .a_shift = op->in[0].exponent - m,
                     .b_shift = op->in[1].exponent - m,
                     .shift = shift,
                     .lo = op->out[0].lo,
-                    .hi = op->out[0].hi};
+                    .hi = op->out[0].hi,
+                    .down = 0};
   nmp_broadcast(op, kernel, &how);
 }
 

@@ -30,33 +30,34 @@ typedef struct axes {
   size_t a[NMP_RANK_MAX + 1], b[NMP_RANK_MAX + 1]; /* strides in elements, 0 where the operand is repeated */
 } axes;
 
-static axes merge(const nmp_op *op) {
-  axes merged = {.count = 1, .size = {1}, .a = {1}, .b = {1}}; /* from the innermost axis outwards */
+/* From the innermost axis outwards. Nothing is written behind `count`: small ops would take long to clear it. */
+static void merge(const nmp_op *op, axes *merged) {
   size_t a_step = 1, b_step = 1;
+  merged->count = 1;
+  merged->size[0] = merged->a[0] = merged->b[0] = 1;
   for (uint32_t i = op->out[0].rank; i-- > 0;) {
     const size_t size = (size_t)op->out[0].shape[i];
     const size_t m = (size_t)dim(op, &op->in[0], i), n = (size_t)dim(op, &op->in[1], i);
     const size_t a = m == 1 ? 0 : a_step, b = n == 1 ? 0 : b_step;
-    const uint32_t last = merged.count - 1;
+    const uint32_t last = merged->count - 1;
     a_step *= m;
     b_step *= n;
     if (size == 1) {
       continue;
     }
-    if (merged.size[last] == 1) {
-      merged.size[last] = size;
-      merged.a[last] = a;
-      merged.b[last] = b;
-    } else if (a == merged.a[last] * merged.size[last] && b == merged.b[last] * merged.size[last]) {
-      merged.size[last] *= size;
+    if (merged->size[last] == 1) {
+      merged->size[last] = size;
+      merged->a[last] = a;
+      merged->b[last] = b;
+    } else if (a == merged->a[last] * merged->size[last] && b == merged->b[last] * merged->size[last]) {
+      merged->size[last] *= size;
     } else {
-      merged.size[merged.count] = size;
-      merged.a[merged.count] = a;
-      merged.b[merged.count] = b;
-      merged.count++;
+      merged->size[merged->count] = size;
+      merged->a[merged->count] = a;
+      merged->b[merged->count] = b;
+      merged->count++;
     }
   }
-  return merged;
 }
 
 typedef struct rows {
@@ -244,7 +245,10 @@ void nmp_broadcast(const nmp_op *op, nmp_add_fn *kernel, nmp_binary *how) {
   how->b_wide = NMP_WIDE(op->in[1].bits);
   how->y_wide = NMP_WIDE(op->out[0].bits);
 #endif
-  const rows r = {.m = merge(op), .kernel = kernel, .how = how};
+  rows r;
+  merge(op, &r.m);
+  r.kernel = kernel;
+  r.how = how;
   how->a_step = r.m.a[0];
   how->b_step = r.m.b[0];
   if (!broadcast_short(op, &r.m, kernel, how)) {

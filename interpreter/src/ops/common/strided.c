@@ -56,24 +56,25 @@ static void copy_row(uint8_t *to, const uint8_t *from, size_t n, ptrdiff_t to_st
 }
 
 /* Drops axes of one element and joins neighbours that both sides walk through as one; leaves at least one axis. */
-static nmp_block simplify(const nmp_block *b) {
-  nmp_block s = {.rank = 1, .shape = {1}, .to = {1}, .from = {1}};
+static void simplify(const nmp_block *b, nmp_block *s) {
+  s->rank = 1;
+  s->shape[0] = 1;
+  s->to[0] = s->from[0] = 1;
   for (uint32_t i = 0; i < b->rank; i++) {
-    const uint32_t last = s.rank - 1;
-    const int empty = s.shape[last] == 1;
+    const uint32_t last = s->rank - 1;
+    const int empty = s->shape[last] == 1;
     if (b->shape[i] == 1) {
       continue;
     }
-    if (!empty && s.to[last] == b->to[i] * b->shape[i] && s.from[last] == b->from[i] * b->shape[i]) {
-      s.shape[last] *= b->shape[i];
+    if (!empty && s->to[last] == b->to[i] * b->shape[i] && s->from[last] == b->from[i] * b->shape[i]) {
+      s->shape[last] *= b->shape[i];
     } else {
-      s.rank += empty ? 0 : 1;
-      s.shape[s.rank - 1] = b->shape[i];
+      s->rank += empty ? 0 : 1;
+      s->shape[s->rank - 1] = b->shape[i];
     }
-    s.to[s.rank - 1] = b->to[i];
-    s.from[s.rank - 1] = b->from[i];
+    s->to[s->rank - 1] = b->to[i];
+    s->from[s->rank - 1] = b->from[i];
   }
-  return s;
 }
 
 static void swap(ptrdiff_t *strides, uint32_t i, uint32_t k) {
@@ -158,7 +159,10 @@ static void copy_part(const nmp_op *op, const void *how, size_t first, size_t la
 }
 
 void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block) {
-  copy c = {.block = simplify(block), .to = to, .from = from};
+  copy c;
+  c.to = to;
+  c.from = from;
+  simplify(block, &c.block);
   size_t lines = 1, length = (size_t)c.block.shape[c.block.rank - 1];
   make_matrix(&c.block);
   for (uint32_t i = 0; i + 1 < c.block.rank; i++) {
