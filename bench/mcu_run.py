@@ -39,9 +39,12 @@ KEPT = (".text", ".rodata", ".srodata", ".data", ".sdata")
 
 @dataclass(frozen=True)
 class Measured:
-    """stack: of a run; stack_create: of nmp_create. cycles: None where they were not asked for, or nothing tells."""
+    """start: instructions of nmp_create. stack: of a run; stack_create: of nmp_create. cycles: None where they were not
+    asked for, or nothing tells.
+    """
 
     instructions: int
+    start: int
     stack: int
     stack_create: int
     arena: int
@@ -138,6 +141,7 @@ def measured(board: str, path: Path, out: Path, cpu: str = "") -> Measured:
         raise RuntimeError(f"{path.stem} on {board}: the outputs differ from this machine's")
     return Measured(
         instructions=round(int(lines["ticks"]) * per_tick(board, lines)),
+        start=round(int(lines["start"]) * per_tick(board, lines)),
         stack=int(lines["stack"]),
         stack_create=int(lines["create"]),
         arena=int(lines["arena"]),

@@ -1,5 +1,5 @@
 /* Costs of one run of a bundle: prints the ticks of the board's counter, bytes of stack and of arena, the ticks of
- * each op of a second run, and the outputs.
+ * each op of a second run, those of nmp_create, and the outputs.
  *
  *   make MAIN=measure.c SRC=bundle/src
  *
@@ -127,6 +127,9 @@ int main(void) {
     print_outputs();
     fill_inputs();
     print_ops();
+    board_cycles(1);
+    create();
+    print_number("start", (uint32_t)board_cycles(0));
   }
   print_number("status", (uint32_t)status);
   return 0;

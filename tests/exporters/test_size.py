@@ -33,6 +33,7 @@ CYCLES_ON_M4 = 32000  # of 128 to 128; where rows of weights are loaded one by o
 POOL_ON_M4 = 3050  # of 16 pixels of 8 channels; where each parameter is looked for by calls, 3,160
 ADD_ON_M4 = 660  # of 8 elements; where structures are cleared and copied first, 839
 SLICE_ON_M4 = 780  # of 4 of 8 elements, likewise; then 964
+START_ON_M4 = 9  # instructions a byte of a file of weights; where the checksum goes byte by byte, 11.9
 DEPTHWISE_ON_M4 = 435000  # of CMSIS-NN for 3x3 on 32 x 32 pixels of 3 channels
 AD_ON_M55 = 55800  # instructions, 10 % below CMSIS-NN's
 FINE, NOT_BUILT = "0", "41"
@@ -126,6 +127,13 @@ def test_instructions_of_a_small_op(
     net.op(op, inputs, "y", **params)
     (tmp_path / "op.nmp").write_bytes(to_bytes(plan_memory.run(net.graph("y")), {}))
     assert measured("mps2-an386", tmp_path / "op.nmp").instructions < most
+
+
+def test_instructions_of_a_start(tmp_path: Path, measured: Callable[..., object]) -> None:
+    """nmp_create, which looks at each byte."""
+    data = fully_connected(256, 64)
+    (tmp_path / "row.nmp").write_bytes(data)
+    assert measured("mps2-an386", tmp_path / "row.nmp").start < START_ON_M4 * len(data)
 
 
 @pytest.mark.slow

@@ -1,17 +1,26 @@
 #include "base/crc.h"
 
+#include "base/fb.h"
+
 #define FEW 1024 /* bytes: tables for eight at a time take longer to fill than these take without them */
 
-/* Four bits a step: a table of 64 bytes of flash. */
+#define STEP crc = crc >> 4 ^ table[crc & 15];
+
+/* Four bits a step: a table of 64 bytes of flash. On a microcontroller this is most of what a start takes, so it goes
+ * word by word: 7 instructions a byte of a Cortex-M4.
+ */
 static uint32_t by_nibbles(uint32_t crc, const uint8_t *data, size_t bytes) {
   static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
                                      0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
                                      0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
   crc = ~crc;
-  for (; bytes; bytes--, data++) {
+  for (size_t words = (uintptr_t)data % 4 == 0 ? bytes / 4 : 0; words > 0; words--, data += 4, bytes -= 4) {
+    crc ^= fb_load32(data);
+    STEP STEP STEP STEP STEP STEP STEP STEP
+  }
+  for (; bytes > 0; bytes--, data++) {
     crc ^= *data;
-    crc = crc >> 4 ^ table[crc & 15];
-    crc = crc >> 4 ^ table[crc & 15];
+    STEP STEP
   }
   return ~crc;
 }
