@@ -116,6 +116,7 @@ def test_instructions_of_a_small_pool(tmp_path: Path, measured: Callable[..., ob
     ("op", "inputs", "most", "params"),
     [
         ("add", "x x", ADD_ON_M4, {}),
+        ("sub", "x x", ADD_ON_M4, {}),
         ("slice", "x", SLICE_ON_M4, {"starts": (0, 2), "steps": (1, 1), "sizes": (1, 4)}),
     ],
 )

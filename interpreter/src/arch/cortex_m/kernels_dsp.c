@@ -1,12 +1,12 @@
-/* Kernels in which Cortex-M's DSP extension beats the portable ones: convolutions (conv_dsp.c) and sums of two
- * tensors. */
+/* Kernels in which Cortex-M's DSP extension beats the portable ones: convolutions (conv_dsp.c), sums and differences
+ * of two tensors. */
 #include "arch/cortex_m/dsp.h"
 #include "base/fixed.h"
 
 #ifdef NMP_DSP
 
-/* A pair of elements times the units of both operands is one SMLAD. Products are below 2^29 with units of at most 2^14,
- * so that their sum and a rounding of at most 2^29 stay in int32.
+/* A pair of elements times the units of both operands, that of b with its sign, is one SMLAD. Products are at most 2^29
+ * with units of at most 2^14, so that their sum and a rounding of at most 2^29 stay in int32.
  */
 #define UNIT_MAX 14
 #define SHIFT_MAX 30
@@ -22,8 +22,8 @@ static int is_simple(const nmp_binary *how) {
          how->shift >= 0 && how->shift <= SHIFT_MAX;
 }
 
-static sum sum_of(const nmp_binary *how) {
-  return (sum){.units = 1u << how->a_shift | 1u << (16 + how->b_shift),
+static sum sum_of(const nmp_binary *how, int sign) {
+  return (sum){.units = 1u << how->a_shift | (uint32_t)sign << (16 + how->b_shift),
                .round = how->shift > 0 ? (int32_t)1 << (how->shift - 1) : 0,
                .lo = how->lo,
                .hi = how->hi,
@@ -62,24 +62,26 @@ DSP_INLINE void add_halves(int16_t *y, const int16_t *a, const int16_t *b, size_
 }
 
 /* Sums that are not simple, element by element. */
-#define ADD(name, TYPE, LOOP, LOWEST, HIGHEST)                                \
-  NMP_ADD(name) {                                                             \
-    const TYPE *as = a, *bs = b;                                              \
-    TYPE *ys = y;                                                             \
-    if (!is_simple(how)) {                                                    \
-      for (size_t i = 0; i < n; i++) {                                        \
-        const int64_t p = as[i * how->a_step] * ((int64_t)1 << how->a_shift); \
-        const int64_t q = bs[i * how->b_step] * ((int64_t)1 << how->b_shift); \
-        ys[i] = (TYPE)nmp_sat(nmp_rsh(p + q, how->shift), how->lo, how->hi);  \
-      }                                                                       \
-    } else if (how->lo == (LOWEST) && how->hi == (HIGHEST)) {                 \
-      LOOP(ys, as, bs, n, sum_of(how), 1);                                    \
-    } else {                                                                  \
-      LOOP(ys, as, bs, n, sum_of(how), 0);                                    \
-    }                                                                         \
+#define ADD(name, SIGN, TYPE, LOOP, LOWEST, HIGHEST)                                  \
+  NMP_ADD(name) {                                                                     \
+    const TYPE *as = a, *bs = b;                                                      \
+    TYPE *ys = y;                                                                     \
+    if (!is_simple(how)) {                                                            \
+      for (size_t i = 0; i < n; i++) {                                                \
+        const int64_t p = as[i * how->a_step] * ((int64_t)1 << how->a_shift);         \
+        const int64_t q = bs[i * how->b_step] * ((int64_t)1 << how->b_shift);         \
+        ys[i] = (TYPE)nmp_sat(nmp_rsh(p + (SIGN) * q, how->shift), how->lo, how->hi); \
+      }                                                                               \
+    } else if (how->lo == (LOWEST) && how->hi == (HIGHEST)) {                         \
+      LOOP(ys, as, bs, n, sum_of(how, SIGN), 1);                                      \
+    } else {                                                                          \
+      LOOP(ys, as, bs, n, sum_of(how, SIGN), 0);                                      \
+    }                                                                                 \
   }
 
-ADD(nmp_dsp_add_8, int8_t, add_bytes, INT8_MIN, INT8_MAX)
-ADD(nmp_dsp_add_16, int16_t, add_halves, INT16_MIN, INT16_MAX)
+ADD(nmp_dsp_add_8, 1, int8_t, add_bytes, INT8_MIN, INT8_MAX)
+ADD(nmp_dsp_add_16, 1, int16_t, add_halves, INT16_MIN, INT16_MAX)
+ADD(nmp_dsp_sub_8, -1, int8_t, add_bytes, INT8_MIN, INT8_MAX)
+ADD(nmp_dsp_sub_16, -1, int16_t, add_halves, INT16_MIN, INT16_MAX)
 
 #endif

@@ -24,9 +24,11 @@ nmp_conv_choose_fn nmp_conv_dsp_plan, nmp_conv_mve_plan;
     !defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
 #define NMP_DSP
 
-nmp_add_fn nmp_dsp_add_8, nmp_dsp_add_16;
+nmp_add_fn nmp_dsp_add_8, nmp_dsp_add_16, nmp_dsp_sub_8, nmp_dsp_sub_16;
 nmp_conv_choose_fn nmp_conv_dsp;
-#define NMP_DSP_KERNELS .add[0][0][0] = nmp_dsp_add_8, .add[1][1][1] = nmp_dsp_add_16, .conv = nmp_conv_dsp
+#define NMP_DSP_KERNELS                                                                         \
+  .add[0][0][0] = nmp_dsp_add_8, .add[1][1][1] = nmp_dsp_add_16, .sub[0][0][0] = nmp_dsp_sub_8, \
+  .sub[1][1][1] = nmp_dsp_sub_16, .conv = nmp_conv_dsp
 
 #elif defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
 #define NMP_MVE
