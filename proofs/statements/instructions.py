@@ -85,17 +85,19 @@ def words_are_packed(proof: Proof) -> None:
 
 
 @statement(
-    "a sum by SMLAD is sat(rsh(a * 2^p + b * 2^q, shift)), for any pair of int16 and the shifts that is_simple takes; "
-    "q is 1, 7, 14 or 15",
+    "a sum by SMLAD is sat(rsh(a * 2^p + b * 2^q, shift)), a difference the same with a minus, for any pair of int16 "
+    "and the shifts that is_simple takes; q is 1, 7, 14 or 15, p of a difference 0 or 14",
     DSP,
     "add_pair",
     "sum_of",
     "is_simple",
 )
 def pairs_are_added(proof: Proof) -> None:
-    for a_shift, b_shift in [(p, 0) for p in range(16)] + [(0, q) for q in (1, 7, 14, 15)]:
+    sums = [(1, p, 0) for p in range(16)] + [(1, 0, q) for q in (1, 7, 14, 15)]
+    differences = [(-1, p, 0) for p in (0, 14)] + [(-1, 0, q) for q in (1, 7, 14, 15)]
+    for sign, a_shift, b_shift in sums + differences:
 
-        def body(c: Translation, a_shift: int = a_shift, b_shift: int = b_shift) -> None:
+        def body(c: Translation, sign: int = sign, a_shift: int = a_shift, b_shift: int = b_shift) -> None:
             shift = c.run.symbol(INT32, "shift", -1, 47)
             lo, hi = c.run.symbol(INT32, "lo", -32768, 32767), c.run.symbol(INT32, "hi", -32768, 32767)
             c.run.assume(lo.term <= hi.term)
@@ -117,15 +119,14 @@ def pairs_are_added(proof: Proof) -> None:
             pair = c.run.symbol(UINT32, "pair")
             if a_shift + b_shift:  # all shifts are shown once, and the units for one shift each
                 shift = how.fields["shift"].value = constant(INT32, 1)
-            total = c.call("sum_of", c.pointer(how))
+            total = c.call("sum_of", c.pointer(how), sign)
             units, start = total.fields["units"].value, total.fields["round"].value
             by = c.theory.raw(shift)
             half_unit = z3.If(by > 0, z3.BitVecVal(1, 32) << (by - 1), z3.BitVecVal(0, 32))
             c.run.demand(c.theory.raw(start) == half_unit, "rounding")
             begin = c.run.symbol(INT32, "start", 0, 2**29)
-            exact = (
-                z3.SignExt(32, half(pair.term, False)) * 2**a_shift + z3.SignExt(32, half(pair.term, True)) * 2**b_shift
-            )
+            a, b = (z3.SignExt(32, half(pair.term, high)) for high in (False, True))
+            exact = a * 2**a_shift + sign * b * 2**b_shift
             added = c.theory.wide(c.call("dsp_mla2", pair, units, begin), 64)
             c.run.demand(added == exact + c.theory.wide(begin, 64), "SMLAD does not wrap")
             v = c.run.symbol(INT32, "sum")  # of the pair and the rounding, by what was shown
