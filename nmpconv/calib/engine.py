@@ -89,6 +89,7 @@ class Engine:
             )
         except Exception as error:  # onnxruntime has no base class of its own
             raise EngineRefused(f"onnxruntime refuses the model: {error}", where=where) from error
+        self._session._model_bytes = None  # a copy for other providers, as large as the model
         self._where = where
         self._inputs = {value.name: _TYPES.get(value.type) for value in self._session.get_inputs()}
 

@@ -188,6 +188,7 @@ class Walk:
         for name in self.outputs:
             if self.to.is_const(name) and self.to.constants[name].dtype.kind in "fiu" and self.to.constants[name].size:
                 self._constant(name)
+        del self._unroller  # it knows the walk, so that the model would stay until garbage is collected
         if self.invalid:
             raise InvalidModel(self.invalid, where=self.path, hint="another exporter, or another version of it")
 

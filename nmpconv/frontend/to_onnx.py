@@ -60,7 +60,7 @@ class Exporter(OnnxBuilder):
         self.graph = graph
         self.batchable = is_batchable(graph)
         self.nodes: list[onnx.NodeProto] = []
-        self._initializers: list[onnx.TensorProto] = []
+        self._constants: list[tuple[np.ndarray, str]] = []  # that are made here, and their names
         self._names = set(graph.values)
         self._numbers: dict[str, int] = {}  # of a wished name: the last one that was taken
         self._unclamped: dict[str, str] = {}
@@ -94,7 +94,7 @@ class Exporter(OnnxBuilder):
     def const(self, data: np.ndarray | Sequence[int]) -> str:
         name = self._fresh("const")
         array = np.asarray(data) if isinstance(data, np.ndarray | np.generic) else np.asarray(data, np.int64)
-        self._initializers.append(numpy_helper.from_array(array, name))
+        self._constants.append((array, name))
         return name
 
     def transpose(self, value: str, perm: Sequence[int], output: str = "") -> str:
@@ -111,11 +111,10 @@ class Exporter(OnnxBuilder):
         self._append("Clip", [self._raw(value.name), *bounds], [value.name], {})
 
     def constants(self, fetched: Iterable[str]) -> Iterator[onnx.TensorProto]:
-        """Initializers: the ones made here, and the graph's constants that are read or fetched."""
+        """Initializers, one by one: the ones made here, and the graph's constants that are read or fetched."""
         read = {name for node in self.nodes for name in node.input} | set(fetched)
-        values = [v for v in self.graph.values.values() if v.data is not None and v.name in read]
-        yield from (numpy_helper.from_array(np.asarray(v.data), v.name) for v in values)
-        yield from self._initializers
+        own = [(v.data, v.name) for v in self.graph.values.values() if v.data is not None and v.name in read]
+        yield from (numpy_helper.from_array(np.asarray(data), name) for data, name in (*own, *self._constants))
 
     def info(self, value: Value) -> onnx.ValueInfoProto:
         shape: list[int | str] = list(value.shape)

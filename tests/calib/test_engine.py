@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from onnx import helper
 from onnx_text import build
 
 from nmpconv.calib import engine, observers
-from nmpconv.calib.engine import FloatEngine, OnnxEngine, is_small
+from nmpconv.calib.engine import Engine, FloatEngine, OnnxEngine, is_small
 from nmpconv.calib.observers import TensorStats, observe
 from nmpconv.errors import InputError
 from nmpconv.frontend.onnx import load
@@ -86,6 +87,13 @@ def test_an_exported_model_is_gone_when_a_session_is_opened(monkeypatch: pytest.
     made = FloatEngine(graph(), ["y"])
     assert alive == [None]
     assert made.run({"x": X})["y"].shape == (1, 3, 4, 4)
+
+
+def test_a_session_keeps_no_bytes_of_the_model() -> None:
+    data = dynamic_model().SerializeToString()
+    made, alone = Engine(data, ["y"]), sys.getrefcount(b"".join([data, b" "]))
+    assert sys.getrefcount(data) == alone + 1  # the name
+    assert made.run({"x": np.ones((1, 3), np.float32)})["y"].tolist() == [[1, 1, 1]]
 
 
 def test_inputs_that_the_result_does_not_depend_on_are_ignored() -> None:

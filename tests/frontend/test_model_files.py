@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import onnx
 import pytest
@@ -23,6 +25,23 @@ def refusal(call, *arguments, **options) -> tuple[type, str]:
     with pytest.raises(NmpError) as caught:
         call(*arguments, **options)
     return type(caught.value), str(caught.value)
+
+
+def test_a_model_is_gone_when_it_is_loaded(path):
+    """Without a collection of garbage: a large one would need its weights once more."""
+    build(TEXT, 13, path, arrays={"w": np.ones((2, 4, 1, 1))})
+
+    def models():
+        return sum(isinstance(thing, onnx.ModelProto) for thing in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = models()
+        load(path, input_shapes={"x": (1, 4, 5, 6)})
+        assert models() == before
+    finally:
+        gc.enable()
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
