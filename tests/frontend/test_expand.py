@@ -96,6 +96,11 @@ POOLS = [
     ("InstanceNormalization/large", 13, f"{LARGE} {{ y = InstanceNormalization(x, s, b) }}"),
     ("Col2Im", 18, "(float[1,12,9] x) => (y) <int64[2] s = {4,4}, int64[2] b = {2,2}> { y = Col2Im(x, s, b) }"),
     (
+        "Col2Im/side by side",
+        18,
+        "(float[1,12,6] x) => (y) <int64[2] s = {4,9}, int64[2] b = {2,3}> { y = Col2Im<strides=[2,3]>(x, s, b) }",
+    ),
+    (
         "Col2Im/strides",
         18,
         "(float[1,27,16] x) => (y) <int64[2] s = {7,8}, int64[2] b = {3,3}> "
@@ -335,6 +340,14 @@ def test_refused(text, why, tmp_path):
     onnx.save(build(text, 20), tmp_path / "model.onnx")
     with pytest.raises(UnsupportedModel, match=why):
         load(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(("pads", "sums"), [([0, 0, 0, 0], 0), ([0, 0, 0, 1], 1)])
+def test_blocks_side_by_side_are_only_moved(pads, sums, tmp_path):
+    text = f"(float[1,24,6] x) => (y) <int64[2] s = {{4,{9 - pads[3]}}}, int64[2] b = {{2,3}}> "
+    onnx.save(build(text + f"{{ y = Col2Im<strides=[2,3],pads={pads}>(x, s, b) }}", 18), tmp_path / "model.onnx")
+    ops = [node.op for node in load(tmp_path / "model.onnx").nodes]
+    assert ops.count("conv_transpose") == sums
 
 
 def test_blocks_that_do_not_fit(tmp_path):

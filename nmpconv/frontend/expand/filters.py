@@ -161,8 +161,8 @@ def _patches(node: OnnxNode, body: Body, x: str, size: list[int], kernel: list[i
 
 
 def col2im(node: OnnxNode, body: Body) -> None:
-    """Sums of blocks that overlap: a transposed convolution of each channel, with a weight of 1 for each place of its
-    block."""
+    """Blocks side by side are moved. Sums of blocks that overlap are a transposed convolution of each channel, with a
+    weight of 1 for each place of its block."""
     x, size, block = node.input(0), *(body.to.integers(node.input(i), role) for i, role in ((1, "size"), (2, "block")))
     rank, area = len(size), prod(block)
     n, rows, columns = body.shape(x)
@@ -175,6 +175,13 @@ def col2im(node: OnnxNode, body: Body) -> None:
     places = [left // stride + 1 for left, stride in zip(reach, strides, strict=True)]
     if min(reach) < 0 or rows % area or columns != prod(places):
         raise Invalid(f"blocks {list(block)} of {list(size)} for x {[n, rows, columns]}", hint="[N,C*block,blocks]")
+    whole = [number * side for number, side in zip(places, block, strict=True)]
+    if [*strides] == [*block] and [*size] == whole and not any(pads):
+        apart = body("Reshape", x, np.array([n, rows // area, *block, *places]))
+        order = [0, 1, *(axis for i in range(rank) for axis in (2 + rank + i, 2 + i))]
+        y = body("Transpose", apart, perm=order)
+        body("Reshape", y, np.array([n, rows // area, *size]), output=node.outputs[0])
+        return
     spread = body("Reshape", x, np.array([n, rows, *places]))
     weights = np.tile(np.eye(area, dtype=np.float32).reshape(area, 1, *block), (rows // area, *(1,) * (rank + 1)))
     rest = [left % stride for left, stride in zip(reach, strides, strict=True)]
