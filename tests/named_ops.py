@@ -6,7 +6,7 @@ from __future__ import annotations
 NAMED: dict[str, tuple[int, str]] = {
     **{
         f"{path}.py": (n, "a board's needs")
-        for path, n in (("exporters/c_sources/interpreter_sources", 9), ("runtime/targets", 1), ("runtime/costs", 3))
+        for path, n in (("exporters/c_sources/interpreter_sources", 9), ("runtime/targets", 1), ("runtime/costs", 4))
     },
     "exporters/qdq.py": (2, "a sum in two ops"),
     "passes/residual_operands.py": (3, "makes one op of two"),
@@ -49,8 +49,9 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/given_tables.py": (2, "products of a lookup and what it reads"),
     "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),
+    "passes/float/channel_moves.py": (5, "is about moves of channels; builds slice and gather"),
     "passes/float/layout.py": (28, "about transpose and reshape, and the weights of fully_connected"),
-    "passes/float/masked_sums.py": (10, "masks are minima, in front of a softmax; builds add"),
+    "passes/float/masked_sums.py": (14, "masks are minima, or products, in front of a softmax; builds add"),
     "passes/float/centred_squares.py": (20, "linear functions of squares; builds sub, mul and add"),
     "passes/float/variance.py": (29, "how means and variances are written; builds sub, mul and add"),
     "passes/float/wide_sums.py": (9, "sums of squares under a lookup; builds concat and sum_lookup"),

@@ -40,7 +40,8 @@ CASES = [
         "ScatterND/integers",
         18,
         "(float[1,6] x) => (y) <int64[2,2] i = {0,1,0,1}, int64[2] u = {3,5}> "
-        '{ j = ArgMax<axis=1>(x) k = Concat<axis=1>(j, j, j) s = ScatterND<reduction="add">(k, i, u) y = Cast<to=1>(s) }',
+        "{ j = ArgMax<axis=1>(x) k = Concat<axis=1>(j, j, j) "
+        's = ScatterND<reduction="add">(k, i, u) y = Cast<to=1>(s) }',
     ),
     (
         "ScatterND/computed in two axes",

@@ -37,9 +37,9 @@ def _at_once(editor: Editor, node: Node) -> bool:  # case 1
         chain.insert(0, above)
         source = editor[above.inputs[0]]
         if out.shape and source.shape[:-1] == out.shape[:-1] and any(move.op != "reshape" for move in chain):
-            found = _chosen(_channels(editor, chain), out.shape)
-            if found is not None:
-                op, params = found
+            choice = _chosen(_channels(editor, chain), out.shape)
+            if choice is not None:
+                op, params = choice
                 editor.set(replace(node, op=op, inputs=(source.name,), params=params))
                 return True
     return False
