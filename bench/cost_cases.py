@@ -235,6 +235,8 @@ def others(seed: int) -> Ops:
         ops.add("Softmax", [(1, s[1] * 4)], axis=1)
         ops.add("Softmax", [(1, s[2] * s[3], s[1])], axis=2)
         ops.add("Reshape", [s], np.array([1, -1]))
+    for groups, rows, length in product((1, 8), (4, 20, 200), (2, 17, 128)):
+        ops.add("Gather", [(1, groups, rows, length)], (3 * np.arange(rows) + 1) % rows, axis=2)
     for s in SMALL:
         c, h, w = s[1:]
         plane = np.array([1, c, h * w])
@@ -259,7 +261,6 @@ def others(seed: int) -> Ops:
         ops.add("MatMul", [(1, h * w, c), (1, c, h * w // 4)])
         ops.add("CumSum", [s], np.array(1))
         ops.add("Gather", [s], np.arange(c)[::-1].copy(), axis=1)
-        ops.add("Gather", [s], np.arange(h)[::-1].copy(), axis=2)
         ops.add("Gather", [s], np.arange(w)[::-1].copy(), axis=3)
         ops.add("GridSample", [s, (1, h, w, 2)])
         ops.add("Reshape", [s], plane)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-FLAG = re.compile(r"(?<![\w-])--(no-)?([a-z][a-z-]*)")
+FLAG = re.compile(r"(?<![\w/'\"-])--(no-)?([a-z][a-z-]*)(?![\w-]|[./]\w)")  # no part of a name or path
 VALUE_SHOWN = 60  # characters of a value in a message
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 

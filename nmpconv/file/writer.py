@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -29,8 +29,10 @@ def to_bytes(
 
     The same arguments give the same bytes.
     """
-    order = _order(graph)
+    first = _first_alike(graph)
+    order = [name for name in _order(graph) if first.get(name, name) == name]
     index = {name: i for i, name in enumerate(order)}
+    index |= {name: index[other] for name, other in first.items()}
     activations = [graph[name] for name in order if not graph[name].is_const]
     arena = max((_end(value) for value in activations), default=0)
     arena = max(arena, graph.fast_bytes)  # scratch may be the last in the fast memory
@@ -60,6 +62,14 @@ def _order(graph: Graph) -> list[str]:
         names.update(dict.fromkeys(node.inputs))
         names.update(dict.fromkeys(node.outputs))
     return list(names)
+
+
+def _first_alike(graph: Graph) -> dict[str, str]:
+    """Constants, and the first of those that differ in the name alone: the file has one tensor for them."""
+    first = dict[tuple[Any, ...], str]()
+    constants = [graph[name] for name in _order(graph) if graph[name].is_const]
+    alike = [(replace(value, name="", data=None), np.asarray(value.data).tobytes()) for value in constants]
+    return {value.name: first.setdefault(key, value.name) for value, key in zip(constants, alike, strict=True)}
 
 
 def _offset(value: Value) -> int:

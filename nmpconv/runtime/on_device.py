@@ -155,7 +155,7 @@ def verify(device: Device, net: Net, inputs: Sequence[np.ndarray]) -> None:
             raise MismatchError(
                 f"output {port.name!r} differs from the host's: {mismatch}",
                 where=device.name,
-                hint="nmpconv compare --device shows the first op that differs",
+                hint="`nmpconv compare` with the device shows the first op that differs",
             )
 
 

@@ -236,6 +236,8 @@ def test_texts_of_errors_name_keywords(samples: Path) -> None:
     assert as_keywords("give --no-levers, --max-ram 1k or --device", ("levers", "max_ram")) == (
         "give levers=False, max_ram 1k or --device"
     )
+    names = "/data/--raw/m.onnx, --data.nmp and layer '--no-bias'"
+    assert as_keywords(names) == names
     summary = Summary("Converted", "", warnings=["did you forget --mean and --std?"])
     assert "warning: did you forget mean and std?" in summary.html()
 

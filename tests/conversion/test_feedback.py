@@ -113,7 +113,7 @@ def test_calls_are_fitted_once():
         (["z=h"], None, "the model has no output 'z'; it has y, hn"),
         (["h"], None, "'h' names no two tensors"),
         (["y=h"], None, r"'y' is \[1, 4\], 'h' is \[1, 1, 8\]"),
-        (["hn=h", "hn=h"], None, "one of them has another --state"),
+        (["hn=h", "hn=h"], None, "one of them has another state"),
         (["hn=h"], {"x": walks(1, 4, 0), "h": walks(1, 4, 0)}, "input 'h' is a state, which the model feeds"),
         (["hn=h"], {"z": walks(1, 4, 0)}, "the model has no input 'z'; it has x"),
     ],
@@ -156,7 +156,7 @@ def test_states_are_no_images(tmp_path):
 
 
 def test_a_stream_has_no_other_states(gru):
-    with pytest.raises(UsageError, match="--state: cannot be combined with --stream"):
+    with pytest.raises(UsageError, match="state: cannot be combined with stream"):
         nmpconv.convert(gru, walks(1, 4, 0), state=["hn=h"], stream="axis=0,hop=1,input=x")
 
 

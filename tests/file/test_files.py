@@ -34,6 +34,26 @@ def data() -> bytes:
     return to_bytes(nets.small_net(), META, VECTORS)
 
 
+def test_constants_that_are_alike_are_one_tensor() -> None:
+    """The name alone may differ; other data, or another grid, is another tensor."""
+    graph = nets.small_net()
+    w, node = graph["w"], next(node for node in graph.nodes if "w" in node.inputs)
+    assert w.quant is not None and w.data is not None
+    coarser = replace(w.quant, exponents=tuple(e + 1 for e in w.quant.exponents))
+    for twin, tensors in (
+        (replace(w, name="w2"), 11),
+        (replace(w, name="w2", data=w.data + np.int8(w.data.min() < 0) - np.int8(w.data.min() >= 0)), 12),
+        (replace(w, name="w2", quant=coarser), 12),
+    ):
+        again = replace(node, name="again", inputs=tuple("w2" if n == "w" else n for n in node.inputs), outputs=("z",))
+        z = replace(graph[node.outputs[0]], name="z", offset=1024)
+        both = replace(graph, nodes=(*graph.nodes, again), values={**graph.values, "w2": twin, "z": z})
+        file = flatbuffer.unpack(to_bytes(both, {}))
+        assert len(file["tensors"]) == tensors + 1
+        weights = [file["ops"][i]["inputs"][1] for i in (graph.nodes.index(node), -1)]
+        assert len({*weights}) == tensors - 10
+
+
 def test_everything_comes_back(data: bytes) -> None:
     graph, model = nets.small_net(), reader.read(data)
     assert (model.version, model.name, model.file_bytes) == ((1, 0), "small", len(data))

@@ -80,7 +80,7 @@ CASES = [
         13,
         f"{IMAGE} <float[8,8,1,1] w, int64[5] s = {{1,2,4,6,4}}, int64[4] t = {{1,8,6,4}}> "
         "{ c = Conv(x, w) r = Reshape(c, s) p = Transpose<perm=[0,2,1,3,4]>(r) u = Reshape(p, t) y = Conv(u, w) }",
-        ["conv2d", "transpose", "conv2d"],
+        ["conv2d", "gather", "conv2d"],
     ),
     (
         "pixel shuffle",

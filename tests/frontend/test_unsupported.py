@@ -21,9 +21,9 @@ ROWS = [
     ("unknown op", 13, "(float[1,4,8,8] x) => (y) { y = Det(x) }", "Det: nmpconv has no such op"),
     (
         "computed index",
-        13,
-        "(float[1,4] x, int64[1,2] i, float[1] u) => (y) { y = ScatterND(x, i, u) }",
-        "ScatterND: computed indices into 2 axes; into the first one, or constant indices",
+        18,
+        '(float[1,4] x, int64[1,2] i, float[1] u) => (y) { y = ScatterND<reduction="max">(x, i, u) }',
+        "ScatterND: reduction max at computed places; none or add",
     ),
     (
         "cast to float8",

@@ -262,7 +262,9 @@ def _scatter_chosen(node: OnnxNode, body: Body, axis: int) -> None:
 
 
 def _scatter_rows(node: OnnxNode, body: Body) -> None:
-    """Scatters blocks to computed places of the first axes: a product of what is 1 at the place of each, and them."""
+    """Scatters blocks to computed places of the first axes: a product of what is 1 at the place of each, and them.
+
+    Without a reduction the places must differ, as ONNX asks; blocks of one place would be added up."""
     x, index, updates = map(node.input, range(3))
     shape, at, reduction = body.shape(x), body.shape(index), node.text("reduction", "none")
     if reduction not in ("none", "add"):

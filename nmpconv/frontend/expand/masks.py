@@ -97,7 +97,7 @@ def _of_truth(node: OnnxNode, to: Importer) -> bool:
 
 def logarithm(node: OnnxNode, body: Body) -> None:
     """The logarithm of truth hides what is false."""
-    body("Mul", body("Sub", 1.0, node.input(0)), HIDES, output=node.outputs[0])
+    body("Mul", body("Sub", 1.0, node.input(0)), MASKED, output=node.outputs[0])
 
 
 FORMS = {"Add": ((_for_softmax, add),), "Log": ((_of_truth, logarithm),), "Where": ((_for_softmax, where),)}

@@ -1,12 +1,14 @@
 """Sums of a x^2 + b x over a row, as sums of squared distances from the vertices, and a constant.
 
 Exporters of Gaussian mixtures and of distances from centres expand a (x - m)^2. Far from 0 the expanded terms are large
-and their sum is small, so it has the errors of their grids. The sum of (r (x - m))^2 has terms that are no larger than
-it, with r^2 = |a| and m = -b / 2a.
+and their sum is small, so it has the errors of their grids. The sum of (r (x - m))^2, r^2 = |a| and m = -b / 2a, has
+terms of the size of the result.
 
 1. A sum or difference of linear functions of x and of x^2, all of one row, however they are reshaped, scaled and
    shifted by constants. All numbers a have the same sign, and each result has several.
-2. Not where the distances would have more than LARGEST elements: the expanded form is two products.
+2. Not of polynomials whose vertices lie anywhere: what the squares have at 0 must be half to one and a half times the
+   constant, which it cancels.
+3. Not where the distances would have more than LARGEST elements: the expanded form is two products.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from nmpconv.passes.float.squares import is_square
 from nmpconv.passes.rewrite import Editor, apply
 
 LARGEST = 2**14
+NUMBERS = 2**20  # of a matrix of factors
 DEPTH = 16  # ops between x and the sum
 _LINEAR = ("reshape", "transpose", "fully_connected", "add", "sub", "mul")
 
@@ -31,7 +34,7 @@ def run(graph: Graph) -> Graph:
 def _centred(editor: Editor, node: Node) -> bool:
     out = editor[node.outputs[0]]
     x = _squared(editor, node) if node.op in ("add", "sub") else ""
-    if not x or editor[x].size * out.size > LARGEST:
+    if not x or editor[x].size * out.size > LARGEST or editor[x].size ** 2 > NUMBERS:
         return False
     terms = _polynomials(editor, out.name, x, DEPTH)
     if terms is None:
@@ -40,6 +43,9 @@ def _centred(editor: Editor, node: Node) -> bool:
     if not b.any() or (b[a == 0] != 0).any() or (a != 0).sum(axis=1).min() < 2 or len(set(np.sign(a[a != 0]))) > 1:
         return False
     vertices = b / np.where(a == 0, 1.0, -2 * a) + 0.0
+    at_0 = (a * vertices**2).sum(axis=1)
+    if (np.abs(c[:, 0] - at_0) > np.abs(at_0) / 2).any():
+        return False
     row = editor.reshape(x, (1, 1, editor[x].size), at=node)
     distances = editor.emit("sub", (row, editor.const(f"{node.name}.vertices", vertices[None])), at=node)
     scale = editor.const(f"{node.name}.scale", np.sqrt(np.abs(a))[None])
@@ -47,7 +53,7 @@ def _centred(editor: Editor, node: Node) -> bool:
     squares = editor.emit("mul", (scaled, scaled), at=node)
     sign = editor.const(f"{node.name}.sign", np.full((1, a.shape[1]), np.sign(a.sum())))
     sums = editor.emit("fully_connected", (squares, sign, editor.const(f"{node.name}.bias", np.zeros(1))), at=node)
-    rest = editor.const(f"{node.name}.rest", (c[:, 0] - (a * vertices**2).sum(axis=1)).reshape(out.shape))
+    rest = editor.const(f"{node.name}.rest", (c[:, 0] - at_0).reshape(out.shape))
     sums = editor.reshape(sums, out.shape, at=node)
     editor.remove(node)
     editor.emit("add", (sums, rest), at=node, name=node.name, out=out.name, clamp=out.clamp)
@@ -56,6 +62,10 @@ def _centred(editor: Editor, node: Node) -> bool:
 
 def _squared(editor: Editor, node: Node) -> str:
     """The tensor whose square an operand of the sum is made of; none where there is no one or where it has rows."""
+    computed = [name for name in node.inputs if not editor[name].is_const]
+    if len(computed) == 1:
+        above = editor.producer(computed[0])
+        return _squared(editor, above) if above is not None and above.op in ("add", "sub", "reshape") else ""
     ends = [_end(editor, name, DEPTH) for name in node.inputs]
     for end, other in (ends, ends[::-1]):
         square = editor.producer(end)
@@ -84,7 +94,7 @@ def _polynomials(editor: Editor, name: str, x: str, depth: int, root: bool = Tru
     node = editor.producer(name)
     if not root and (value.clamp or editor.keeps_grid(name)):
         return None
-    if node is None or not depth or node.op not in _LINEAR or value.size > LARGEST:
+    if node is None or not depth or node.op not in _LINEAR or value.size * size > NUMBERS:
         return None
     if node.op == "mul" and node.inputs == (x, x):
         return np.eye(size, 2 * size + 1, size).reshape(*value.shape, -1)

@@ -20,6 +20,7 @@ from nmpconv.ops.slice import SliceParams
 from nmpconv.passes.rewrite import MOVES, Editor, apply
 
 ALL_MOVES = (*MOVES, "slice", "gather")
+LARGEST = 2**24  # of a tensor whose places are followed
 PLACES = Quant(32, (0,), 0, 0)
 
 
@@ -48,19 +49,23 @@ def _at_once(editor: Editor, node: Node) -> bool:  # case 1
 def _chosen(channels: np.ndarray, shape: tuple[int, ...]) -> tuple[str, SliceParams | GatherParams] | None:
     """The op that takes these channels, for a result of this shape, and its params; None for no channels."""
     axis, steps = len(shape) - 1, set(np.diff(channels).tolist())
-    if channels.size and len(steps) < 2 and min(steps, default=1) > 0:
+    if not channels.size:
+        return None
+    if len(steps) < 2 and min(steps, default=1) > 0:
         return "slice", SliceParams((*(0,) * axis, int(channels[0])), (*(1,) * axis, *(steps or (1,))), shape)
-    if channels.size and math.prod(shape) > channels.size:
+    if math.prod(shape) > channels.size:
         return "gather", GatherParams(axis, tuple(channels.tolist()))
     return None
 
 
 def _channels(editor: Editor, chain: list[Node]) -> np.ndarray:
     """The channels of the source that a chain of moves leaves, int [C]; none: it moves pixels, or not all alike."""
-    source = editor[chain[0].inputs[0]]
+    source, none = editor[chain[0].inputs[0]], np.zeros(0, np.int64)
+    if source.size > LARGEST:
+        return none
     places = np.arange(source.size, dtype=np.int64).reshape(source.shape)
     for node in chain:
         (places,) = OPS[node.op].reference(node.params, [QArray(places, PLACES)], [editor[node.outputs[0]]])
     channels = places.reshape(-1, editor[node.outputs[0]].shape[-1])[0]
     pixels = np.arange(0, source.size, source.shape[-1]).reshape(*source.shape[:-1], 1)
-    return channels if np.array_equal(places, pixels + channels) else np.zeros(0, np.int64)
+    return channels if np.array_equal(places, pixels + channels) else none

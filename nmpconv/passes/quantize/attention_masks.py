@@ -59,22 +59,25 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], images: Feeds = ()) -> t
 def _best(graph: Graph, cut: Graph, least: Mapping[str, float], images: Feeds) -> dict[str, float]:
     """The least of the best scores of rows, by name of what a Softmax reads. cut: where what is hidden is small. least:
     of what is not hidden; rows without a number as large are hidden as a whole, so that all of them counts. InputError
-    where that makes shares of scores."""
+    where that makes shares of scores; a name is left out where shallow numbers do, which are no mask then."""
     axes = {node.inputs[0]: node.params.axis for node in graph.nodes if node.op == "softmax"}
     plain, engine = (FloatEngine(version, list(least)) for version in (graph, cut))
-    scores = dict.fromkeys(least, math.inf)
+    scores, shifts = dict.fromkeys(least, math.inf), set[str]()
     for image in images:
         for name, x in engine.run(image).items():
             best = x.max(axis=axes[name])
             scores[name] = min(scores[name], float(best[best >= least[name]].min(initial=math.inf)))
             if (best < least[name]).any():
                 rows = np.moveaxis(plain.run(image, [name])[name], axes[name], -1)[best < least[name]]
-                if (np.ptp(rows, axis=-1) > EVEN).any():
+                if (np.ptp(rows, axis=-1) > EVEN).any() and rows.max() > HIDES / 2:
+                    shifts.add(name)
+                elif (np.ptp(rows, axis=-1) > EVEN).any():
                     raise InputError(
                         f"a mask hides all numbers of a row of {name!r}, and the Softmax goes by what is hidden",
                         hint="leave one number of each row open, or mask by -1e9, which leaves no difference",
                     )
-    return {name: best if math.isfinite(best) else least[name] for name, best in scores.items()}
+    bests = {name: best if math.isfinite(best) else least[name] for name, best in scores.items()}
+    return {name: best for name, best in bests.items() if name not in shifts}
 
 
 def _cut(graph: Graph, stats: Mapping[str, TensorStats], ends: Mapping[str, float], constants: list[Value]) -> Graph:
