@@ -78,6 +78,7 @@ class Gather(Op):
             ("columns", 2, (3, 2, 1, 0, 1, 2, 3)),
             ("channels", 3, (4, 0, 4)),
             ("one", 2, (2,)),
+            ("even", 1, (0, 2)),
         )
         for (name, axis, index), bits in product(choices, WIDTHS):
             x = fed(name, (1, 3, 4, 5), bits, -3)
@@ -86,10 +87,19 @@ class Gather(Op):
             name = f"pixels/{channels}/int{bits}"
             x = fed(name, (2, 3, channels), bits, -3)
             yield single(self, name, GatherParams(1, (0, 0, 2, 1, 2)), [x], grid(bits, -3))
-        shuffled = np.arange(24).reshape(2, 12).T.ravel()
-        parts = {"shuffle": shuffled, "half": shuffled[12:], "apart": 2 * shuffled, "uneven": shuffled[:23]}
+        shuffled = np.arange(96).reshape(2, 48).T.ravel()
+        parts = {
+            "shuffle": shuffled,
+            "half": shuffled[48:],
+            "apart": 2 * shuffled[::4],
+            "uneven": shuffled[:71],
+            "crossed": (shuffled + 48) % 96,
+            "falling": np.arange(96)[::-1],
+            "again": np.zeros(9, int),
+            "runs": np.add.outer(8 * np.arange(9), np.arange(3)).ravel(),
+        }
         for (name, index), bits in product(parts.items(), WIDTHS):
-            x = fed(name, (1, 3, 5, 48), bits, -3)
+            x = fed(name, (1, 3, 5, 192), bits, -3)
             params = GatherParams(3, tuple(index.tolist()))
             yield single(self, f"{name}/int{bits}", params, [x], grid(bits, -3))
         x = fed("many", (1, 2, 1, 3, 2, 2), 8, -3)

@@ -58,6 +58,8 @@ static void copy_chosen(uint8_t *to, const uint8_t *from, const int32_t *index, 
   }
 }
 
+#define LONG_SHUFFLE 64 /* bytes of one place, from which a transpose is faster than elements are */
+
 #define GATHER_ELEMENTS(X)                                \
   {                                                       \
     X *restrict ys = (X *)(void *)to;                     \
@@ -91,8 +93,8 @@ static void run_rows(const nmp_op *op, const void *how, size_t first, size_t las
   }
 }
 
-/* Single elements whose places rise in two even steps, as those of a channel shuffle: a block, which hosts copy by
- * vectors.
+/* Single elements whose places are a block that hosts copy faster by vectors: even steps, runs of neighbours, or long
+ * channel shuffles.
  */
 static int is_block(const nmp_op *op, nmp_block *block) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
@@ -112,12 +114,16 @@ static int is_block(const nmp_op *op, nmp_block *block) {
       return 0;
     }
   }
+  const int is_shuffle = outer == 1 && inner > 0 && (size_t)count * nmp_bytes(y) >= LONG_SHUFFLE;
+  if (count % line != 0 || (line < count && inner != 1 && !is_shuffle)) {
+    return 0;
+  }
   const nmp_block found = {.rank = 3,
                            .shape = {(int32_t)(y->size / p->index_count), count / line, line},
                            .to = {count, line, 1},
                            .from = {x->shape[p->axis], outer, inner}};
   *block = found;
-  return count % line == 0 && inner > 0 && outer > 0;
+  return 1;
 }
 
 static void gather_run(const nmp_op *op) {

@@ -61,7 +61,7 @@ DSP_INLINE void add_halves(int16_t *y, const int16_t *a, const int16_t *b, size_
   }
 }
 
-/* Sums that are not simple, element by element. */
+/* Sums and differences that are not simple, element by element. */
 #define ADD(name, SIGN, TYPE, LOOP, LOWEST, HIGHEST)                                  \
   NMP_ADD(name) {                                                                     \
     const TYPE *as = a, *bs = b;                                                      \
