@@ -52,7 +52,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/channel_moves.py": (5, "is about moves of channels; builds slice and gather"),
     "passes/float/layout.py": (28, "about transpose and reshape, and the weights of fully_connected"),
     "passes/float/masked_sums.py": (14, "masks are minima, or products, in front of a softmax; builds add"),
-    "passes/float/centred_squares.py": (20, "linear functions of squares; builds sub, mul and add"),
+    "passes/float/centred_squares.py": (23, "linear functions of squares; builds sub, mul and add"),
     "passes/float/variance.py": (29, "how means and variances are written; builds sub, mul and add"),
     "passes/float/wide_sums.py": (9, "sums of squares under a lookup; builds concat and sum_lookup"),
     "passes/memory/plan_memory.py": (2, "what the core runs together: conv2d and conv2d, conv2d and concat"),
