@@ -58,8 +58,6 @@ static void copy_chosen(uint8_t *to, const uint8_t *from, const int32_t *index, 
   }
 }
 
-#define LONG_SHUFFLE 64 /* bytes of one place, from which a transpose is faster than elements are */
-
 #define GATHER_ELEMENTS(X)                                \
   {                                                       \
     X *restrict ys = (X *)(void *)to;                     \
@@ -82,16 +80,22 @@ static void run_rows(const nmp_op *op, const void *how, size_t first, size_t las
   const nmp_tensor *x = &op->in[0];
   const nmp_gather_params *p = &op->params.gather;
   const size_t row = row_bytes(op), group = row * (size_t)x->shape[p->axis];
-  void (*const copy)(uint8_t *, const uint8_t *, const int32_t *, size_t, size_t) =
-      row == nmp_bytes(x) ? copy_elements : copy_chosen;
   (void)how;
   for (size_t at = first, n; at < last; at += n) {
     const size_t i = at % p->index_count;
     n = p->index_count - i < last - at ? p->index_count - i : last - at;
-    copy((uint8_t *)op->out[0].data + at * row, (const uint8_t *)x->data + at / p->index_count * group, p->index + i, n,
-         row);
+    uint8_t *to = (uint8_t *)op->out[0].data + at * row;
+    const uint8_t *from = (const uint8_t *)x->data + at / p->index_count * group;
+    if (row == nmp_bytes(x)) {
+      copy_elements(to, from, p->index + i, n, row);
+    } else {
+      copy_chosen(to, from, p->index + i, n, row);
+    }
   }
 }
+
+#if !NMP_FIXED_CPU
+#define LONG_SHUFFLE 64 /* bytes of one place, from which a transpose is faster than elements are */
 
 /* Single elements whose places are a block that hosts copy faster by vectors: even steps, runs of neighbours, or long
  * channel shuffles.
@@ -126,15 +130,19 @@ static int is_block(const nmp_op *op, nmp_block *block) {
   return 1;
 }
 
+#endif
+
 static void gather_run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
   const size_t bytes = y->size * nmp_bytes(y);
+#if !NMP_FIXED_CPU
   nmp_block block;
-  if (!NMP_FIXED_CPU && is_block(op, &block)) {
+  if (is_block(op, &block)) {
     const uint8_t *from = (const uint8_t *)op->in[0].data + (size_t)op->params.gather.index[0] * nmp_bytes(y);
     nmp_copy_block(op, y->data, from, &block);
     return;
   }
+#endif
   nmp_run_tasks(op, bytes / row_bytes(op), bytes, run_rows, NULL);
 }
 

@@ -27,6 +27,7 @@ from nmpconv.ops import OPS
 from nmpconv.ops.overlap import BANDS_MAX
 from nmpconv.passes.memory.placement import Buffer, Overlap, alive, bound, place
 
+CONV = "conv2d"  # what the core runs together with a 1x1 one behind it, or a concat
 BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, BANDS_MAX)  # numbers of bands that are tried
 BAND_MACS = 6000  # that one more band costs
 
@@ -153,16 +154,12 @@ def _early(graph: Graph) -> Iterator[tuple[str, int]]:
         first = i
         if node.op == "concat" and node.params.axis == len(graph[node.outputs[0]].shape) - 1:
             parts = {*node.inputs}
-            while first > 0 and _is_conv(graph.nodes[first - 1]) and graph.nodes[first - 1].outputs[0] in parts:
+            while first > 0 and graph.nodes[first - 1].op == CONV and graph.nodes[first - 1].outputs[0] in parts:
                 first -= 1
-        elif i > 0 and _is_conv(node) and graph[node.inputs[1]].shape[1:3] == (1, 1):
-            first -= _is_conv(graph.nodes[i - 1]) and graph.nodes[i - 1].outputs[0] == node.inputs[0]
+        elif i > 0 and node.op == CONV and graph[node.inputs[1]].shape[1:3] == (1, 1):
+            first -= graph.nodes[i - 1].op == CONV and graph.nodes[i - 1].outputs[0] == node.inputs[0]
         if first < i:
             yield node.outputs[0], first
-
-
-def _is_conv(node: Node) -> bool:
-    return node.op == "conv2d"
 
 
 def _saved(graph: Graph, buffers: Sequence[Buffer], step: int, bands: int) -> int:

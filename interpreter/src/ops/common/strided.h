@@ -14,7 +14,7 @@ typedef struct nmp_block {
 } nmp_block;
 
 #if defined(__wasm__)
-#define NMP_SHORT_COPIES(K) K(1) K(2) K(4) K(8) /* small code */
+#define NMP_SHORT_COPIES(K) K(1) K(2) K(4) /* small code */
 #elif !NMP_FIXED_CPU
 /* Sizes in bytes of what is copied often and is short: what a compiler knows it does not call a function for. */
 #define NMP_SHORT_COPIES(K) K(1) K(2) K(3) K(4) K(6) K(8) K(12) K(16) K(24) K(32) K(48) K(64)
