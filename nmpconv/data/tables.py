@@ -285,19 +285,19 @@ def _comma(rows: Sequence[str], places: Sequence[str], delimiter: str) -> str:
     They part thousands if each could, and a number has a point or two commas: 1,234.5, or 1,234 beside 12.5. InputError
     if each could and nothing tells.
     """
-    either, is_known = "", False
+    either, is_known = ("", ""), False
     for row, place in zip(rows, places, strict=True):
         for cell in row.replace('"', " ").replace(delimiter, " ").split():
             if "," in cell and THOUSANDS.fullmatch(cell):
-                either = either or f"{place}: {cell}"
+                either = either if either[0] else (cell, place)
                 is_known |= "." in cell or cell.count(",") > 1
             elif "," in cell and _is_number(cell.replace(",", ".")):
                 return "."
             else:
                 is_known |= "." in cell and _is_number(cell)
-    if not either or is_known:
-        return "" if either else "."
-    where, _, cell = either.rpartition(": ")
+    cell, where = either
+    if not cell or is_known:
+        return "" if cell else "."
     raise InputError(
         f"{cell} may be {cell.replace(',', '')} or {cell.replace(',', '.')}",
         where=where,

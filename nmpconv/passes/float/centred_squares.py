@@ -33,7 +33,7 @@ def run(graph: Graph) -> Graph:
 
 def _centred(editor: Editor, node: Node) -> bool:
     out = editor[node.outputs[0]]
-    x = _squared(editor, node) if node.op in ("add", "sub") else ""
+    x = _squared(editor, node, DEPTH) if node.op in ("add", "sub") else ""
     if not x or editor[x].size * out.size > LARGEST or editor[x].size ** 2 > NUMBERS:
         return False
     terms = _polynomials(editor, out.name, x, DEPTH)
@@ -60,12 +60,14 @@ def _centred(editor: Editor, node: Node) -> bool:
     return True
 
 
-def _squared(editor: Editor, node: Node) -> str:
+def _squared(editor: Editor, node: Node, depth: int) -> str:
     """The tensor whose square an operand of the sum is made of; none where there is no one or where it has rows."""
     computed = [name for name in node.inputs if not editor[name].is_const]
     if len(computed) == 1:
         above = editor.producer(computed[0])
-        return _squared(editor, above) if above is not None and above.op in ("add", "sub", "reshape") else ""
+        if above is None or above.op not in ("add", "sub", "reshape") or not depth:
+            return ""
+        return _squared(editor, above, depth - 1)
     ends = [_end(editor, name, DEPTH) for name in node.inputs]
     for end, other in (ends, ends[::-1]):
         square = editor.producer(end)

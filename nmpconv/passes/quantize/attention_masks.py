@@ -69,13 +69,14 @@ def _best(graph: Graph, cut: Graph, least: Mapping[str, float], images: Feeds) -
             scores[name] = min(scores[name], float(best[best >= least[name]].min(initial=math.inf)))
             if (best < least[name]).any():
                 rows = np.moveaxis(plain.run(image, [name])[name], axes[name], -1)[best < least[name]]
-                if (np.ptp(rows, axis=-1) > EVEN).any() and rows.max() > HIDES / 2:
-                    shifts.add(name)
-                elif (np.ptp(rows, axis=-1) > EVEN).any():
+                if not (np.ptp(rows, axis=-1) > EVEN).any():
+                    continue
+                if rows.max() <= HIDES / 2:
                     raise InputError(
                         f"a mask hides all numbers of a row of {name!r}, and the Softmax goes by what is hidden",
                         hint="leave one number of each row open, or mask by -1e9, which leaves no difference",
                     )
+                shifts.add(name)
     bests = {name: best if math.isfinite(best) else least[name] for name, best in scores.items()}
     return {name: best for name, best in bests.items() if name not in shifts}
 
