@@ -6,8 +6,8 @@ terms of the size of the result.
 
 1. A sum or difference of linear functions of x and of x^2, all of one row, however they are reshaped, scaled and
    shifted by constants. All numbers a have the same sign, and each result has several.
-2. Not of polynomials whose vertices lie anywhere: what the squares have at 0 must be half to one and a half times the
-   constant, which it cancels.
+2. Not of polynomials whose vertices lie anywhere: the constant must be half to one and a half times what the squares
+   are at 0, so that most of it cancels.
 3. Not where the distances would have more than LARGEST elements: the expanded form is two products.
 """
 
