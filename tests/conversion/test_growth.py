@@ -27,6 +27,7 @@ from nmpconv.passes.memory.placement import Buffer, Overlap
 from nmpconv.passes.quantize import offsets, rounding
 
 Made = tuple[list[onnx.NodeProto], list[str]]
+PACKAGE = Path(nmpconv.__file__).parent  # numpy's folder has our name, too, in an environment inside a clone
 FEW, MANY = 200, 800
 # Files that look at pairs, and of what; their calls grow with the square, which is open.
 PAIRS = {"placement.py": "buffers alive together, up to a bound", "requantize_concat.py": "inputs of one Concat"}
@@ -103,7 +104,7 @@ def steep(few: pstats.Stats, many: pstats.Stats) -> dict[object, tuple[int, int]
     return {
         function: (before.get(function, 0), row[1])
         for function, row in many.stats.items()  # type: ignore[attr-defined]
-        if "nmpconv" in function[0]
+        if PACKAGE in Path(function[0]).parents
         and Path(function[0]).name not in PAIRS
         and row[1] > max(2 * MANY, 1.5 * MANY / FEW * before.get(function, 1))
     }
