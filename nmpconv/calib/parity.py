@@ -186,7 +186,7 @@ class _Both:
             node = makers.get(output)
             while node is not None and node.op_type in LAYOUT_OPS:
                 node = makers.get(node.input[0])
-            if node is not None and node.input[0] in makers and node.op_type in SATURATING:
+            if node is not None and node.op_type in SATURATING and node.input[0] in makers:
                 twin = _operand_of_last(self._graph, output, SATURATING[node.op_type])
                 if twin:
                     self._twins[node.input[0]] = twin

@@ -56,9 +56,7 @@ class Importer(GraphBuilder):
         self.input_shapes = input_shapes
         self.constants = constants
         self.sequences: dict[str, list[str]] = {}  # ONNX sequences, of names of ONNX tensors
-        self.windows: dict[
-            str, tuple[tuple[int, ...], tuple[int, ...]]
-        ] = {}  # ONNX indices: kernel, size (`unpooling`)
+        self.windows: dict[str, tuple[tuple[int, ...], ...]] = {}  # ONNX indices: kernel, size (`unpooling`)
         self._path = path
         self._readers: dict[str, list[tuple[str, tuple[str, ...]]]] = {}  # of an ONNX tensor: (op type, outputs)
         self._values = {name: Value(name, shape) for name, shape in input_shapes.items()}
@@ -68,6 +66,7 @@ class Importer(GraphBuilder):
         self._node_names: set[str] = set()
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved = {*activations, *input_shapes}
+        self._ends: set[str] = set()  # outputs of the model, whose names no constant takes that a node reads
         self._wide: dict[str, tuple[int, ...]] = {}  # shape of an ONNX tensor whose value lacks its axes of size 1
         self._nhwc: dict[str, str] = {}  # value -> the same elements in NHWC
         self._given: dict[str, Given] = {}  # value -> its grid in the model
@@ -234,6 +233,7 @@ class Importer(GraphBuilder):
                 self._readers.setdefault(name, []).append((node.op_type, tuple(node.output)))
         for name in outputs:
             self._readers.setdefault(name, []).append(("", ()))
+            self._ends.add(name)
 
     def only_read_by(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
         readers = self._readers.get(name, ())
@@ -417,7 +417,7 @@ class Importer(GraphBuilder):
 
     def _fresh(self, name: str) -> str:
         """name, or name_1, name_2, ... if it is taken or will be."""
-        return self._unique("value", name, self._values, self._reserved)
+        return self._unique("value", name, self._values, self._reserved, self._ends)
 
     def _unique(self, role: str, name: str, *taken: Container[str]) -> str:
         """role: of what has a name. The numbers below the last one found are taken."""

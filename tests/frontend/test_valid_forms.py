@@ -314,6 +314,24 @@ def test_a_conversion_with_a_constant_output(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        ("", "c"),
+        ("v = Constant<value=float[4,2]{1,2,3,4,5,6,7,8}>() ", "v"),
+        ("v = Identity(c) ", "v"),
+        ("v = Mul(c, c) ", "v"),
+    ],
+)
+def test_a_constant_output_that_a_node_reads(body: str, read: str, tmp_path: Path):
+    text = f"(float[1,4] x) => (float[1,2] y, float[4,2] {read}) <float[4,2] c> {{ {body}y = MatMul(x, {read}) }}"
+    model = build(text, 13, tmp_path / "m.onnx")
+    samples = list(np.random.default_rng(0).normal(0, 1, (40, 1, 4)).astype(np.float32))
+    net = nmpconv.convert(tmp_path / "m.onnx", samples, bits=16).load()
+    for ours, theirs in zip(net.run_float(samples[0]), run(model, {"x": samples[0]}), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=np.abs(theirs).max() * 2**-9)
+
+
+@pytest.mark.parametrize(
     ("body", "element"),
     [
         ("i = Cast<to=6,saturate=1>(x) y = Gather(e, i)", 6),

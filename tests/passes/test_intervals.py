@@ -72,3 +72,14 @@ def test_memory_does_not_grow_with_places() -> None:
     tracemalloc.stop()
     assert peak < 100_000
     assert (y.lo.tolist(), y.hi.tolist()) == ([-13, -12, -11], [22, 23, 24])
+
+
+def test_memory_does_not_grow_with_channels() -> None:
+    net = Net(grid=grid(8, E))
+    net.input("x", 1, 1 << 19, quant=grid(8, E, lo=-7, hi=9))
+    tracemalloc.start()
+    x = intervals.run(net.graph("x"))["x"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+    assert (x.lo.shape, x.lo.min(), x.hi.max()) == ((1 << 19,), -7, 9)
