@@ -62,7 +62,7 @@ def read(path: Path) -> None:
     """Raises ModelError for a file that both refuse, AssertionError where they differ."""
     data = path.read_bytes()
     status, rule = in_c(data)
-    if status == Status.OK and (needs(data)["arena_bytes"] > ARENA_MAX or has_states(data)):
+    if status == Status.OK and (needs(data)["arena_bytes"] > ARENA_MAX or has_states(data) or not _has_names(data)):
         return
     if status == Status.LIMIT and "scratch" in rule:  # each level has its own
         return
@@ -78,6 +78,13 @@ def read(path: Path) -> None:
 
 def has_states(data: bytes) -> bool:
     return any(port.state is not None for port in reader.read(data, verified=True).inputs)
+
+
+def _has_names(data: bytes) -> bool:
+    """Says that inputs differ in name, and outputs: JavaScript knows them by that of their tensors."""
+    model = reader.read(data, verified=True)
+    names = [[model.tensors[port.tensor].name for port in ports] for ports in (model.inputs, model.outputs)]
+    return all(len(set(some)) == len(some) for some in names)
 
 
 def _native(data: bytes) -> tuple[bytes, bytes]:
