@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import resource
+import shlex
 import struct
 import subprocess
 import sys
@@ -440,6 +441,6 @@ def test_stdout_that_is_full(here: Path, extra: tuple[str, ...]) -> None:
 
 
 def test_reader_that_leaves(here: Path) -> None:
-    command = f"{sys.executable} -m nmpconv ops --json | head -c 1"
+    command = f"{shlex.quote(sys.executable)} -m nmpconv ops --json | head -c 1"
     ran = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert ran.stderr == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -68,7 +69,8 @@ def test_the_steps_of_the_action(foreign: Path, tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     python = programs / "python"
-    python.write_text(f'#!/bin/sh\n[ "$2" = pip ] && set -- -m pip --version\nexec {sys.executable} "$@"\n')
+    ours = shlex.quote(sys.executable)
+    python.write_text(f'#!/bin/sh\n[ "$2" = pip ] && set -- -m pip --version\nexec {ours} "$@"\n')
     python.chmod(0o755)
     path = os.pathsep.join([str(programs), str(NMPCONV.parent), os.environ["PATH"]])
     steps = re.split(r"^    - ", (ROOT / "action.yml").read_text(), flags=re.MULTILINE)[2:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -255,7 +256,8 @@ def test_a_device_that_stops(agent: Path, model: bytes, net: Net, monkeypatch: p
     assert set(threading.enumerate()) == before
 
 
-QEMU = """#!{python}
+QEMU = """#!/bin/sh
+exec {python} - << END
 import os, pty, time, tty
 ours, theirs = pty.openpty()
 tty.setraw(theirs)
@@ -263,12 +265,13 @@ print(f"char device redirected to {{os.ttyname(theirs)}} (label serial0)", flush
 time.sleep(1)
 while True:
     os.read(ours, 4096)
+END
 """
 
 
 def test_a_simulator_that_gets_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine QEMU takes nothing for longer than a board would."""
-    (tmp_path / "qemu").write_text(QEMU.format(python=sys.executable))
+    (tmp_path / "qemu").write_text(QEMU.format(python=shlex.quote(sys.executable)))
     (tmp_path / "qemu").chmod(0o755)
     monkeypatch.setitem(simulator.MACHINES, "slow", simulator.Machine(str(tmp_path / "qemu"), (), "", 0, 0))
     monkeypatch.setattr(transport, "WRITE_SECONDS", 0.2)
