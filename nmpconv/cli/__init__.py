@@ -38,7 +38,7 @@ COMMANDS = {
     "init": "Write a project file for `nmpconv build`.",
     "build": "Convert and check the targets of nmpconv.toml.",
     "ops": "List the ops and the ONNX types they cover.",
-    "device": "List devices, or show one.",
+    "device": "List devices, show one, or flash a board.",
 }
 MODULES = {"report": "html_report", "page": "web_page"}  # those that are not called like their command
 WITH_PRODUCTS = ("convert", "bisect", "build")  # of matrices: elsewhere BLAS is told to start no threads
