@@ -150,6 +150,25 @@ def test_offsets_grow_as_the_nodes_do() -> None:
     assert steep(few, many) == {}
 
 
+def streamed(nodes: int) -> pstats.Stats:
+    """Calls of functions while a stream with as many residual sums gets offsets."""
+    net = Net()
+    last = net.input("x", 1, 2, 2, 4)
+    for i in range(nodes):
+        last = net.op("add", f"{last} {net.conv(last, f'c{i}', 4, 1)}", f"s{i}")
+    graph = net.graph(last)
+    stats = TensorStats.of(np.linspace(-8, 8, 100, dtype=np.float32)[:, np.newaxis])
+    profile = cProfile.Profile()
+    free = profile.runcall(offsets.free, graph, {value.name: stats for value in graph.activations()})
+    assert free == {}
+    return pstats.Stats(profile)
+
+
+def test_offsets_of_sums_grow_as_the_sums_do() -> None:
+    few, many = streamed(FEW // 4), streamed(MANY // 4)
+    assert steep(few, many) == {}
+
+
 def test_constants_are_named_without_a_walk_each() -> None:
     """Reads a graph whose constants have the names that new ones would get."""
     walks = list[int]()

@@ -123,12 +123,16 @@ class _Equations:
             self._visit(node, graph)
         for name in graph.outputs:
             self._zero(self.rows[name])
+        if stats is not None:
+            self._fix(graph, stats)
+
+    def _fix(self, graph: Graph, stats: Mapping[str, TensorStats]) -> None:
+        """Case 2. A number that is left free is the whole row of its tensor, so all of them are 0 at once."""
         makers, users = graph.producers(), graph.consumers()
-        for node in graph.nodes if stats is not None else ():
-            assert stats is not None
-            for name in _fixed_operands(node, graph, stats, makers, users):
-                if name in self.rows[name]:
-                    self._zero(self.rows[name])
+        fixed = [name for node in graph.nodes for name in _fixed_operands(node, graph, stats, makers, users)]
+        for number in [name for name in fixed if name in self.rows[name]]:
+            for name in self._having.pop(number):
+                self.rows[name].pop(number, None)
 
     def _visit(self, node: Node, graph: Graph) -> None:
         """Case 1."""
