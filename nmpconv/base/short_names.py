@@ -44,8 +44,10 @@ def of_files(models: Iterable[_File]) -> dict[str, str]:
 def shortened(names: Iterable[str]) -> dict[str, str]:
     """Each name with what people read instead."""
     known = tuple(dict.fromkeys(names))
-    ends = Counter(end for name in known for end in {end for part in name.split(AND) for end in _ends(part)})
-    return {name: _joined(name, known, ends) if AND in name else _end(name, ends) for name in known}
+    parts = {name: name.split(AND) for name in known}
+    ends = Counter(end for name in known for end in {end for part in parts[name] for end in _ends(part)})
+    of_parts = Counter(end for part in {part for name in known for part in parts[name]} for end in _ends(part))
+    return {name: _joined(name, known, of_parts) if AND in name else _end(name, ends) for name in known}
 
 
 def folded(text: str, width: int) -> list[str]:
@@ -77,13 +79,13 @@ def _end(name: str, ends: Counter[str]) -> str:
     return next((f"*{end}" for end in _ends(name) if ends[end] == 1 and len(end) + 1 < len(name)), name)
 
 
-def _joined(name: str, known: Sequence[str], ends_of_all: Counter[str]) -> str:
-    """Case 2."""
+def _joined(name: str, known: Sequence[str], ends_of_parts: Counter[str]) -> str:
+    """Case 2. Names that join the same tensor are told apart by their ends alone."""
     first, _, rest = name.partition(AND)
-    alike = [other for other in known if other.startswith(first + AND)]
+    alike = [other for other in known if f"{AND}{first}{AND}" in AND + other]
     ends = [rest[i:] for i in range(len(rest) - 1, 0, -1) if rest[i] in PARTS]
     for end in ("", *ends):
         if sum(other.endswith(end) for other in alike) == 1:
             short = min(name, f"{first}{AND}*{end}", key=len)
-            return short if len(short) <= WHOLE else f"{_end(first, ends_of_all)}{AND}*{end}"
+            return short if len(short) <= WHOLE else f"{_end(first, ends_of_parts)}{AND}*{end}"
     return name

@@ -118,12 +118,14 @@ def _quality(report: Report, short: Mapping[str, str], *, planned: bool) -> list
     """Describes the choice of the integers, and how near the float model they are."""
     from nmpconv.conversion.validation import Considered  # with it the engines, which are there by now
 
-    heads = {**console.shortened(report.sqnr_by_head), **short}
+    names = {**console.shortened(report.sqnr_by_head), **short}
+    heads, others = report.shown_heads
+    sqnr = [f"{console.decibels(db)}  {names[name]}" for name, db in heads]
     return [
         ("recipe", report.recipe),
         ("not done", "\n".join(note for note in report.notes if not isinstance(note, Considered))),
         ("float graph", _float(report)),
-        ("SQNR", "\n".join(f"{console.decibels(db)}  {heads[name]}" for name, db in report.sqnr_by_head.items())),
+        ("SQNR", "\n".join([*sqnr, *filter(None, [others])])),
         ("against the quantized model", report.against_quantized.sentence if report.against_quantized else ""),
         ("given ranges", "" if planned else _legalized(report)),
         ("costliest", _costliest(report, short)),

@@ -32,6 +32,7 @@ MOST = 1.28  # times the instructions of --strict: 1.3 less the error of a quoti
 LITTLE = 5000  # instructions: 0.1 ms at 48 MHz
 WORK = 1.05  # times the work of --strict, up to which no target's instructions are looked at
 SHARE = 0.1  # of the noise at the heads
+NAMED = 3  # grids that a note names
 ROUNDS = 4
 
 
@@ -85,7 +86,8 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
 
     wide = _affordable(_in_order(lean, groups, least), fits)
     narrow = [group for group in groups if group not in wide]
-    names = ", ".join(group[0] for group in narrow)
+    more = f" and {len(narrow) - NAMED} more" if len(narrow) > NAMED else ""
+    names = ", ".join(group[0] for group in narrow[:NAMED]) + more
     note = f"16 bits for {names}: a microcontroller would take over {MOST:g} times the instructions of --strict"
     return Affordable(_narrowed(fitter, narrow), note, limit)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpconv.base import fixed_point
-from nmpconv.base.quantities import NOTHING, db, percent, scaled
+from nmpconv.base.quantities import NOTHING, db, decibels, percent, scaled
 from nmpconv.base.sqnr import gain, sqnr_db
 from nmpconv.base.summary import Chart, Summarized, Summary
 from nmpconv.base.thread_pool import each
@@ -43,6 +43,7 @@ REPORT_IMAGES = 32  # that all else is measured on
 RULE_IMAGES = 48  # that the cost of the bias rule is measured on
 ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
 COSTLIEST = 3  # tensors that are named
+MOST_HEADS, LOWEST_HEADS = 8, 5  # heads that are all named; of more, those that are
 JSON_KEYS = {"sqnr_by_head": "sqnr_db"}  # those that differ from the names of the fields
 
 
@@ -167,10 +168,25 @@ class Report(Summarized):
 
     @property
     def costliest(self) -> dict[str, float]:
-        """The tensors that make most of the noise at the heads, as shares of all shares; empty where not known."""
+        """The tensors that make most of the noise at the heads, as shares of all shares; empty where not known.
+
+        Shares that print as 0 % are left out.
+        """
         shares = list(self.noise.shares.items())
         whole = sum(share for _, share in shares)
-        return {name: share / whole for name, share in shares[:COSTLIEST] if share}
+        first = [(name, share / whole) for name, share in shares[:COSTLIEST] if share]
+        return dict(first[:1]) | {name: share for name, share in first[1:] if share >= 0.005}
+
+    @property
+    def shown_heads(self) -> tuple[list[tuple[str, float]], str]:
+        """SQNR of the heads that tables show, and a phrase about the others: of many heads the lowest come first."""
+        heads = list(self.sqnr_by_head.items())
+        if len(heads) <= MOST_HEADS:
+            return heads, ""
+        heads.sort(key=lambda head: head[1])
+        others = heads[LOWEST_HEADS:]
+        low, high = decibels(others[0][1]), decibels(others[-1][1])
+        return heads[:LOWEST_HEADS], f"{len(others)} other outputs: {low} to {high}"
 
     @property
     def steepest(self) -> Layer | None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx_net import Net
 from PIL import Image
 from zoo_quick import HARNESS
 
@@ -84,6 +85,7 @@ const named = (e) => e.ariaLabel || e.textContent.trim() || e.labels?.length || 
 const told = "button, input, a, svg[role], [role=region], [role=group]";
 const nameless = [...document.querySelectorAll(told)].filter((e) => !named(e));
 folds.forEach((fold) => { fold.open = false; });
+const box = document.querySelector(".graph g rect").getBoundingClientRect().width;
 const zoomed = document.querySelector(".graph svg").getBoundingClientRect().width;
 document.querySelector("[data-zoom='1.25']").click();
 const radio = document.querySelector("input[value=exponent]");
@@ -100,6 +102,7 @@ document.getElementById("outcome").textContent = JSON.stringify({
   folded: [...document.querySelectorAll("details:not([open]) .hit")].length,
   pictures: [...document.images].every((image) => image.complete && image.naturalWidth > 0),
   begins,
+  box,
   cut,
   pale,
   dark: matchMedia("(prefers-color-scheme: dark)").matches,
@@ -111,7 +114,7 @@ document.getElementById("outcome").textContent = JSON.stringify({
     const [frame, map] = [".graph", ".minimap"].map((found) => document.querySelector(found));
     document.querySelector("[data-zoom=fit]").click();
     const over = frame.scrollHeight > frame.clientHeight + 1 || frame.scrollWidth > frame.clientWidth + 1;
-    const fits = (map.style.display === "none") !== over; // no graph is drawn at less than a tenth
+    const fits = (map.style.display === "none") !== over;
     document.querySelector("[data-zoom='1']").click();
     for (let i = 0; i < 9; i++) document.querySelector("[data-zoom='1.25']").click();
     const [shown, box] = [map.style.display !== "none", map.getBoundingClientRect()];
@@ -180,6 +183,21 @@ def test_a_sample(need_tool: Callable[..., str], samples: Path, tmp_path: Path) 
     del model.graph.value_info[:]
     nmpconv.convert(model, shapes / "calib", report=page, limit=24, labels=shapes / "labels.txt")
     check(need_tool("chromium", "chromium-browser"), page, "GlobalAveragePool", tmp_path)
+
+
+@pytest.mark.parametrize("chain", [True, False])
+def test_many_ops_in_a_row_can_be_read(need_tool: Callable[..., str], tmp_path: Path, chain: bool) -> None:
+    """A graph of which the whole would be a stripe opens where it begins."""
+    net, page = Net((1, 4, 4, 4)), tmp_path / "page.html"
+    ends = ["x"]
+    for _ in range(120 if chain else 40):
+        ends.append(net.conv(ends[-1] if chain else "x", 4, 1))
+    outputs = ends[-1:] if chain else ends[1:]
+    images = np.random.default_rng(0).normal(size=(8, 4, 4, 4)).astype(np.float32)
+    nmpconv.convert(net.model(outputs), images, fast=True, report=page)
+    for width in (1280, 500):
+        outcome = opened(need_tool("chromium", "chromium-browser"), page, "conv2d", tmp_path, width)
+        assert outcome["begins"] and outcome["box"] > 100 and outcome["map"]["fits"]
 
 
 def pictured(chromium: str, page: Path, folder: Path, width: int, *, dark: bool) -> Path:

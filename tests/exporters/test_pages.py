@@ -14,6 +14,8 @@ import pytest
 from PIL import Image
 
 import nmpconv
+from nmpconv.calib.noise_budget import Noise
+from nmpconv.cli.report_tables import _quality
 from nmpconv.errors import UsageError
 from nmpconv.exporters.html import render
 from nmpconv.exporters.html.subject import of_file as subject_of
@@ -197,14 +199,35 @@ def test_names_stay_text(folder: Path) -> None:
 
 def test_two_files_and_what_differs(converted: nmpconv.Converted, narrow: nmpconv.Converted) -> None:
     page = Page(nmpconv.html_report([narrow, converted]))
-    text, heads = page.within("td"), page.within("th")
+    text = page.within("td")
     assert re.search("bits 8/8/(8|16) → 8/16/16", text)
-    assert "sha256" in heads
+    assert page.text["th"].index("widths") < page.text["th"].index("sha256")  # digests, which nobody reads, come last
     assert {"f0-graph", "f1-graph"} <= {attributes.get("id") for _, attributes in page.tags}
     same = Page(nmpconv.html_report([narrow, narrow]))
     assert "→" not in same.within("td")
     with pytest.raises(UsageError, match="3 files"):
         nmpconv.html_report([narrow] * 3)
+
+
+def test_many_outputs_leave_room(converted: nmpconv.Converted) -> None:
+    """Pages and tables name the lowest of 40 outputs, and the tensors that make noise."""
+    sqnr = {f"head_{i}": 30.0 + i for i in reversed(range(40))}
+    noise = Noise({"x": 2.0, "a": 0.001, "b": 0.0009})
+    report = replace(converted.report, sqnr_by_head=sqnr, noise=noise)
+    page = Page(nmpconv.html_report(replace(converted, report=report)))
+    assert re.findall(r"SQNR of (head_\d+)", page.within("th")) == [f"head_{i}" for i in range(5)]
+    printed = "\n".join(value for _, value in _quality(report, {}, planned=False))
+    for text in (page.within("td").replace("\xa0", " "), printed):
+        assert "35 other outputs: 35.0 dB to 69.0 dB" in text
+        assert "100 %" in text and " 0 %" not in text
+    few = replace(report, sqnr_by_head=dict(list(sqnr.items())[:8]))
+    assert few.shown_heads == (list(few.sqnr_by_head.items()), "")
+
+
+def test_worst_samples_tell_of_how_many(converted: nmpconv.Converted, folder: Path) -> None:
+    images = len(list((folder / "images").glob("*.png")))
+    for limit, text in ((3, f"Of the first 3 of {images};"), (images, f"Of {images};")):
+        assert text in nmpconv.html_report(converted.data, data=folder / "images", limit=limit)
 
 
 def test_times_only_when_asked(converted: nmpconv.Converted) -> None:

@@ -12,14 +12,14 @@ COLUMNS = ("kind", "shape", "bits", "exponent", "weights", "macs", "isolated", "
 
 
 def totals(a: Subject, b: Subject) -> list[tuple[str, str, str]]:
-    """Results, facts and options of both, where they differ."""
+    """Results, facts and options of both, where they differ; digests, which nobody reads, come last."""
     rows = []
     for about in (page.results, page.facts, lambda subject: page.options(subject.model)):
         ours, theirs = dict(about(a)), dict(about(b))
         for name in dict.fromkeys((*ours, *theirs)):
             if ours.get(name) != theirs.get(name):
                 rows.append((name, ours.get(name, "–"), theirs.get(name, "–")))
-    return rows
+    return sorted(rows, key=lambda row: "sha256" in row[0])
 
 
 def ops(a: Subject, b: Subject) -> Iterator[dict[str, Any]]:

@@ -109,10 +109,12 @@ def results(subject: Subject) -> Iterator[tuple[str, str]]:
     if report is None:
         return
     short = of_files([subject.model])
-    heads = report.sqnr_by_head.items()
+    heads, others = report.shown_heads
     yield from (
         (f"SQNR of {short.get(name, name)}" if len(heads) > 1 else "SQNR", f"{number(db)} dB") for name, db in heads
     )
+    if others:
+        yield "SQNR of the rest", others
     shares = [
         f"{100 * share:.0f} % by {', '.join(short.get(member, member) for member in report.noise.on_grid(name))}"
         for name, share in report.costliest.items()

@@ -57,10 +57,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Judged:
-    """bars: by tensor. worst: the samples on which file and float model differ most, worst first. warnings: of inputs
-    that are fed with another range than the file's. quality: of all samples, for the verdict."""
+    """count: samples that were run. whole: samples of the data. bars: by tensor. worst: the samples on which file and
+    float model differ most, worst first. warnings: of inputs that are fed with another range than the file's. quality:
+    of all samples that were run, for the verdict.
+    """
 
     count: int = 0
+    whole: int = 0
     bars: Mapping[str, Bars] = field(default_factory=dict)
     worst: tuple[Sample, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -121,7 +124,7 @@ def judge(
         if (drawn := of_integers(seen, tensors[name].clip_min, tensors[name].exponents[0], tensors[name].origin))
     }
     assessment = replace(tally.quality(feed, compared), boxes=None if boxes is None else boxes.verdict())
-    return Judged(count, bars, tuple(sample for _, _, sample in worst), feed.warnings, assessment)
+    return Judged(count, len(feed), bars, tuple(sample for _, _, sample in worst), feed.warnings, assessment)
 
 
 class _Tally:

@@ -81,16 +81,20 @@ for (const tools of document.querySelectorAll("[data-graph]")) {
   const frame = svg.closest(".graph");
   const width = Number(svg.getAttribute("width"));
   const height = Number(svg.getAttribute("height"));
-  const fit = () => Math.max(Math.min(1, frame.clientWidth / width, frame.clientHeight / height), 0.1);
+  // The height of the frame is that of its content, up to a limit: the limit counts.
+  const fit = () => Math.min(1, frame.clientWidth / width, parseFloat(getComputedStyle(frame).maxHeight) / height);
   let zoom = 1;
   const draw = (next) => {
-    zoom = Math.min(Math.max(next, 0.1), 5);
+    zoom = Math.min(Math.max(next, 0.02), 5);
     svg.setAttribute("width", width * zoom);
     svg.setAttribute("height", height * zoom);
     frame.dispatchEvent(new Event("scroll"));
   };
   const map = minimap(frame, svg, width, height);
-  draw(fit());
+  // Many ops in a row would be a stripe: the first of them can be read, and the minimap shows where they are.
+  draw(fit() < 0.12 || frame.clientWidth / width < 0.25 ? 0.8 : fit());
+  const start = svg.querySelector("g rect");
+  frame.scrollLeft = (Number(start.getAttribute("x")) + start.getAttribute("width") / 2) * zoom - frame.clientWidth / 2;
   map();
   tools.addEventListener("click", (event) => {
     const asked = event.target.dataset.zoom;
