@@ -44,6 +44,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/squares.py": (26, "the ops that a norm is written with"),
     "passes/float/fuse_pointwise.py": (11, "steps of formulas, named as ops"),
     "passes/float/fuse_table.py": (6, "about lookup and divide"),
+    "passes/float/constant_chains.py": (4, "builds mul, add and sub"),
     "passes/float/stacks.py": (15, "sums of squares along a concat, and what may lie between; builds mul and add"),
     "passes/quantize/counted_padding.py": (2, "builds pad"),
     "passes/quantize/given_tables.py": (2, "products of a lookup and what it reads"),

@@ -13,6 +13,7 @@ from nmpconv.ir import Graph
 from nmpconv.passes.float import (
     centred_squares,
     channel_moves,
+    constant_chains,
     fold_affine,
     fold_norm,
     fold_pad,
@@ -51,6 +52,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("quotients", quotients.run),
     ("row_factors", row_factors.run),
     ("fuse_pointwise", fuse_pointwise.run),
+    ("constant_chains", constant_chains.run),
     ("fold_norm", fold_norm.run),
     ("idle_clamps", idle_clamps.run),
     ("layout", layout.run),

@@ -30,7 +30,7 @@ def _moved(editor: Editor, node: Node) -> bool:
     reader = editor.only_user(node.outputs[0])
     if not mask or reader is None or editor[node.outputs[0]].clamp or reader.inputs.count(node.outputs[0]) > 1:
         return False
-    if not _is_for_softmax(editor, reader.outputs[0]):
+    if not is_for_softmax(editor, reader.outputs[0]):
         return False
     (x,) = (name for name in node.inputs if name != mask)
     (out,) = reader.outputs
@@ -65,7 +65,7 @@ def _added(editor: Editor, node: Node) -> bool:  # case 4
     (out,) = node.outputs
     if editor[m].is_const or not editor[factor].is_const or editor[product.outputs[0]].clamp:
         return False
-    if editor[out].clamp or editor.data(factor).min() < 1 or not _is_for_softmax(editor, out):
+    if editor[out].clamp or editor.data(factor).min() < 1 or not is_for_softmax(editor, out):
         return False
     editor.remove(node)
     mask = editor.emit("mul", (m, editor.const(factor, -editor.data(factor))), at=product)
@@ -73,7 +73,8 @@ def _added(editor: Editor, node: Node) -> bool:  # case 4
     return True
 
 
-def _is_for_softmax(editor: Editor, name: str) -> bool:
+def is_for_softmax(editor: Editor, name: str) -> bool:
+    """Checks that only a Softmax reads a value, moved or not, and sums with it."""
     node = editor.only_user(name)
     while node is not None and (node.op in (*MOVES, "add") or _mask(editor, node)):
         node = editor.only_user(node.outputs[0])
