@@ -103,6 +103,12 @@ CASES = [
         '{ i = ArgMax<axis=1>(s) y = ScatterND<reduction="add">(x, i, u) }',
     ),
     (
+        "ScatterND/computed/the_last_of_a_place",
+        18,
+        "(float[4,4] x, float[3,5] s, float[6,4] u) => (y) "
+        "{ i = ArgMax<axis=1>(s) j = Concat<axis=0>(i, i) y = ScatterND(x, j, u) }",
+    ),
+    (
         "ScatterElements/computed/experts",
         13,
         "(float[1,6] x) => (y) <int64[1] k = {2}, float[1,6] z = {-inf,-inf,-inf,-inf,-inf,-inf}> "

@@ -250,6 +250,8 @@ SPECTRA = [
     (17, "(float[1,8,2] x) => (y) { y = DFT<inverse=1>(x) }"),
     (17, f"{SIGNAL} <int64 n = {{12}}> {{ y = DFT(x, n) }}"),
     (20, f"{SIGNAL} <int64 a = {{1}}> {{ y = DFT<onesided=1>(x, , a) }}"),
+    (17, "(float[1,3,9,2] x) => (y) { y = DFT<axis=2,inverse=1,onesided=1>(x) }"),
+    (20, "(float[1,5,3,2] x) => (y) <int64 n = {9}, int64 a = {1}> { y = DFT<inverse=1,onesided=1>(x, n, a) }"),
     (17, "(float[1,64,1] x) => (y) <int64 s = {16}, float[16] w> { y = STFT(x, s, w) }"),
     (17, "(float[1,70,1] x) => (y) <int64 s = {5}, float[12] w> { y = STFT<onesided=0>(x, s, w) }"),
     (17, "(float[1,64,1] x) => (y) <int64 s = {10}, int64 n = {15}> { y = STFT(x, s, , n) }"),
@@ -264,6 +266,12 @@ def test_fourier_transforms(opset, text, tmp_path: Path):
     [wanted], [got] = run(model, feed), run(to_onnx(graph, graph.outputs), feed)
     assert wanted.shape == got.shape
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_spectrum_is_the_half_of_its_length(tmp_path: Path):
+    build("(float[1,9,2] x) => (y) <int64 n = {12}> { y = DFT<inverse=1,onesided=1>(x, n) }", 17, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModel, match=r"12 numbers from x.*7 complex numbers"):
+        load(tmp_path / "m.onnx")
 
 
 PYTORCH = ',coordinate_transformation_mode="pytorch_half_pixel"'

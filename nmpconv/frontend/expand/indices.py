@@ -264,7 +264,7 @@ def _scatter_chosen(node: OnnxNode, body: Body, axis: int) -> None:
 def _scatter_rows(node: OnnxNode, body: Body) -> None:
     """Scatters blocks to computed places of the first axes: a product of what is 1 at the place of each, and them.
 
-    Without a reduction the places must differ, as ONNX asks; blocks of one place would be added up."""
+    Without a reduction the last block of a place stays, as onnxruntime has it; ONNX asks for places that differ."""
     x, index, updates = map(node.input, range(3))
     shape, at, reduction = body.shape(x), body.shape(index), node.text("reduction", "none")
     if reduction not in ("none", "add"):
@@ -274,6 +274,10 @@ def _scatter_rows(node: OnnxNode, body: Body) -> None:
         raise Unsupported(f"{count} computed places of {places}", hint=f"at most {ELEMENTS_MAX} of both multiplied")
     flat = body("Reshape", _counted(body, index, shape[: at[-1]]), np.array([count]))
     hot = _hot(body, flat, places, 0, TensorProto.FLOAT)
+    if reduction == "none" and count > 1:
+        turns = np.arange(1, count + 1, dtype=np.float32)
+        last = body("ReduceMax", body("Mul", hot, turns), np.array([1]))
+        hot = body("Cast", body("Equal", last, turns), to=TensorProto.FLOAT)
     numbers = body("Cast", updates, to=TensorProto.FLOAT)
     spread = body("MatMul", hot, body("Reshape", numbers, np.array([count, -1])))
     rows = body("Cast", body("Reshape", spread, np.array(shape)), to=body.element(x))

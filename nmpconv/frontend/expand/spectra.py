@@ -28,24 +28,37 @@ def _matrix(size: int, length: int, bins: int, parts: int, *, inverse: bool) -> 
     return (whole / (length if inverse else 1)).reshape(size * parts, bins * 2).astype(np.float32)
 
 
+def _real(bins: int, length: int) -> np.ndarray:
+    """[bins*2, length]: from the half of a spectrum that real numbers have, (real, imaginary), to these numbers."""
+    whole = _matrix(bins, length, length, 2, inverse=True).reshape(bins, 2, length, 2)[..., 0]
+    twice = ((np.arange(bins) > 0) & (2 * np.arange(bins) < length))[:, np.newaxis]  # the other half has them, too
+    parts = [whole[:, 0] * np.where(twice, 2, 1), whole[:, 1] * np.where(twice, 2, 0)]
+    return np.stack(parts, axis=1).reshape(bins * 2, length).astype(np.float32)
+
+
 def dft(node: OnnxNode, body: Body) -> None:
-    """[..., n, ..., 1 or 2] to [..., bins, ..., 2]. Source: ONNX, DFT-17 and DFT-20."""
+    """[..., n, ..., 1 or 2] to [..., bins, ..., 2]; the inverse of the onesided one to [..., length, ..., 1]. Source:
+    ONNX, DFT-17 and DFT-20."""
     x, inverse, onesided = node.input(0), bool(node.integer("inverse", 0)), bool(node.integer("onesided", 0))
     shape = body.shape(x)
     axis_input = body.array(2, "axis") if node.opset >= 20 else np.array(node.integer("axis", 1))
     axis = node.axis(int(axis_input.item()) if axis_input is not None else -2, len(shape))
     lengths = body.array(1, "length")
-    length = shape[axis] if lengths is None else int(lengths.item())
+    real = inverse and onesided
+    length = int(lengths.item()) if lengths is not None else 2 * shape[axis] - 2 if real else shape[axis]
     if axis == len(shape) - 1 or shape[-1] not in (1, 2) or length < 1:
         raise Invalid(f"axis {axis} of x {list(shape)}, length {length}", hint="[..., n, ..., 1 or 2]")
-    if onesided and (inverse or shape[-1] == 2):
+    if real and (shape[-1], shape[axis]) != (2, length // 2 + 1):
+        raise Unsupported(f"{length} numbers from x {list(shape)}", hint=f"{length // 2 + 1} complex numbers")
+    if onesided and not inverse and shape[-1] == 2:
         raise Unsupported("onesided of complex numbers", hint="onesided = 0")
-    bins = length // 2 + 1 if onesided else length
-    matrix = _matrix(shape[axis], length, bins, shape[-1], inverse=inverse)
+    bins = length // 2 + 1 if onesided and not inverse else length
+    parts = 1 if real else 2
+    matrix = _real(shape[axis], length) if real else _matrix(shape[axis], length, bins, shape[-1], inverse=inverse)
     last = [*(i for i in range(len(shape) - 1) if i != axis), axis, len(shape) - 1]
     others = [shape[i] for i in last[:-2]]
     rows = body("Reshape", body("Transpose", x, perm=last), np.array([*others, shape[axis] * shape[-1]]))
-    y = body("Reshape", body("MatMul", rows, matrix), np.array([*others, bins, 2]))
+    y = body("Reshape", body("MatMul", rows, matrix), np.array([*others, bins, parts]))
     body("Transpose", y, perm=[last.index(i) for i in range(len(shape))], output=node.outputs[0])
 
 
