@@ -76,14 +76,14 @@ def budget(
     switches = passes.switch_of
     reaching = {first: switches[name] for first, names in members.items() for name in names if name in switches}
     plain, whole = each(passes.run, ((), tuple(reaching.values())))
-    total = [_power(w - p) for w, p in zip(whole, plain, strict=True)]
+    total = [_noise(w, p) for w, p in zip(whole, plain, strict=True)]
     noisy = [i for i, power in enumerate(total) if power > 0]
 
     def share(*names: str) -> float:
         if not noisy:
             return 0.0
         outputs = passes.run([reaching[name] for name in names])
-        return float(np.mean([_power(outputs[i] - plain[i]) / total[i] for i in noisy]))
+        return float(np.mean([_noise(outputs[i], plain[i]) / total[i] for i in noisy]))
 
     wanted = [name for name in reaching if asked is None or name in asked]
     most = max(PASSES_LEAST, OPS_MOST // ((len(ranged.nodes) + len(heads)) * passes.runs))
@@ -128,5 +128,11 @@ def rounded(graph: Graph, groups: Iterable[Sequence[str]]) -> dict[str, list[str
     return {first: names for first, names in members.items() if names}
 
 
-def _power(x: np.ndarray) -> float:
-    return float(np.square(x, dtype=np.float64).sum())
+def _noise(noisy: np.ndarray, plain: np.ndarray) -> float:
+    """Energy of the errors. Where a divisor was rounded to 0, an error is as large as the output is at most."""
+    with np.errstate(invalid="ignore"):
+        errors = noisy.astype(np.float64) - plain
+    finite = np.isfinite(errors)
+    if not finite.all():
+        errors = np.where(finite, errors, np.abs(plain, where=np.isfinite(plain), out=np.zeros(plain.shape)).max())
+    return float(np.square(errors).sum())

@@ -233,3 +233,15 @@ def test_a_session_serves_other_groups_and_images() -> None:
         shared = budget(graph, some, ["y"], few, session=lambda: session)
         assert shared.shares.keys() == own.shares.keys()
         assert [*shared.shares.values()] == pytest.approx([*own.shares.values()], abs=1e-5)
+
+
+def test_a_divisor_that_is_rounded_to_0_is_an_error_as_large_as_the_output() -> None:
+    """Shares of the others stay numbers."""
+    net = Net(3)
+    net.input("x", 1, 8)
+    net.const("one", np.ones((1, 8)))
+    net.op("lookup", "x", "d", function="sigmoid")
+    net.op("divide", "one d", "y")
+    graph = on_grids(net.graph("y"), x=(8, -4), d=(8, 1), y=(16, -8))
+    shares = budget(graph, grid_groups(graph), ["y"], feeds(graph, 3)).shares
+    assert all(map(math.isfinite, shares.values())) and next(iter(shares)) == "d"
