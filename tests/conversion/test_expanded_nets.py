@@ -11,6 +11,8 @@ from onnx_net import Net
 
 from nmpconv.conversion.pipeline import Options, convert
 from nmpconv.errors import InputError
+from nmpconv.evaluation.accuracy import evaluate
+from nmpconv.runtime.interpreter import load
 
 LEAST_DB = 45.0
 
@@ -138,6 +140,19 @@ def test_a_row_that_is_hidden_as_a_whole(tmp_path: Path) -> None:
     assert converted(-100) >= 50
     with pytest.raises(InputError, match=r"a mask hides all numbers of a row of .*mask by -1e9"):
         converted(-1e4)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 4), slice(None)])
+def test_a_mask_that_no_sample_used(rows: slice, tmp_path: Path) -> None:
+    """Calibrated with full sequences alone. rows: of those that are measured which are hidden later."""
+    net = Net((1, 12, 6))
+    net.save(tmp_path / "m.onnx", hidden_by(lambda net, s: added(net, s, -1e9))(net))
+    feeds = np.random.default_rng(8).normal(size=(32, 1, 12, 6)).astype(np.float32)
+    feeds[:24, ..., 0] = np.minimum(feeds[:24, ..., 0], 0.5)
+    feeds[24:, :, rows, 0] = 1
+    result = convert(tmp_path / "m.onnx", {"": feeds[:24]}, Options(bits="16"), lambda *_: None)
+    measured = evaluate(load(result.data), {"x": feeds[24:]}, reference=tmp_path / "m.onnx")
+    assert min(measured.sqnr.values()) >= LEAST_DB
 
 
 @pytest.mark.parametrize("bias", [0.0, 1.0])

@@ -5,6 +5,7 @@
    by what the other ones are at most, and a constant.
 2. A factor that hides need be no larger, and one that the importer made MASKED (`nmpconv.frontend.expand.masks`) goes
    as deep.
+3. Where a mask hides nothing of any sample, its sums are cut off all the same, and have grids that go as deep.
 
 What is cut off is the Softmax's business alone: a tensor that others read, too, stays. So does what the last Softmax
 reads, which is measured.
@@ -40,20 +41,21 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], images: Feeds = ()) -> t
     least = sums.least()
     ends = sums.ends({name: shown - DEEP for name, shown in least.items()})
     if least and len(images):
-        best = _best(graph, _cut(graph, stats, ends, sums.constants(ends)), least, images)
+        best = _best(graph, _cut(graph, sums.beyond(ends), sums.constants(ends)), least, images)
         ends = sums.ends({name: shown - DEEP for name, shown in best.items()})
     constants = sums.constants(ends)
     terms = [name for name in ends if name in stats]
-    beyond = {name: ends[name] for name in terms if stats[name].min < ends[name]}
+    beyond = sums.beyond(ends)
     if not beyond and not constants:
         return graph, dict(stats)
-    graph = _cut(graph, stats, ends, constants)
-    if not len(images):
-        reached = {name: stats[name].reaching(np.array([ends[name]])) for name in terms if sums.masked(name)}
-        clipped = {name: stats[name].clipped(end, max(stats[name].max, end)) for name, end in beyond.items()}
-        return graph, {**stats, **reached, **clipped}
-    limits = {name: _limits(graph[name], end, stats[name].max) for name, end in beyond.items()}
-    return graph, {**stats, **observe(FloatEngine(graph, terms, threads=1), images, terms, limits=limits)}
+    graph = _cut(graph, beyond, constants)
+    if len(images):
+        limits = {name: _limits(graph[name], end, stats[name].max) for name, end in beyond.items()}
+        seen = observe(FloatEngine(graph, terms, threads=1), images, terms, limits=limits)
+    else:
+        seen = {name: stats[name].clipped(end, max(stats[name].max, end)) for name, end in beyond.items()}
+    reached = {name: seen[name].reaching(np.array([ends[name]])) for name in beyond if sums.masked(name)}
+    return graph, {**stats, **seen, **reached}
 
 
 def _best(graph: Graph, cut: Graph, least: Mapping[str, float], images: Feeds) -> dict[str, float]:
@@ -81,10 +83,10 @@ def _best(graph: Graph, cut: Graph, least: Mapping[str, float], images: Feeds) -
     return {name: best for name, best in bests.items() if name not in shifts}
 
 
-def _cut(graph: Graph, stats: Mapping[str, TensorStats], ends: Mapping[str, float], constants: list[Value]) -> Graph:
+def _cut(graph: Graph, beyond: Mapping[str, float], constants: list[Value]) -> Graph:
     """With these constants, and without what lies below the ends, where an op can saturate."""
     clamps = {out for node in graph.nodes if OPS[node.op].clamps for out in node.outputs}
-    cut = [_from(graph[name], end) for name, end in ends.items() if name in clamps and stats[name].min < end]
+    cut = [_from(graph[name], end) for name, end in beyond.items() if name in clamps]
     return graph.with_values(*cut, *constants)
 
 
@@ -138,6 +140,11 @@ class _Sums:
             for i, name in enumerate(node.inputs):
                 asked[name].append(known.get(name, -math.inf) if node.op == "softmax" else self._asked(node, i, end))
         return {name: min(limits) for name, limits in asked.items() if math.isfinite(min(limits))}
+
+    def beyond(self, ends: Mapping[str, float]) -> dict[str, float]:
+        """Those of the ends that activations reach beyond, or would if a mask hid something."""
+        seen = {name: end for name, end in ends.items() if name in self._stats}
+        return {name: end for name, end in seen.items() if self._stats[name].min < end or self.masked(name)}
 
     def constants(self, ends: Mapping[str, float]) -> list[Value]:
         """Those that need not be as large as they are, or must be larger."""
