@@ -52,7 +52,7 @@ def hidden_by(make: Callable[[Net, str], str]) -> Callable[[Net], str]:
 
 
 def first_feature(net: Net) -> str:
-    """That of each token, [1, 1, 12]."""
+    """First feature of each token, [1, 1, 12]."""
     first = net.add("Slice", "x", net.const([0]), net.const([1]), net.const([2]))
     return net.add("Reshape", first, net.const([1, 1, 12]))
 
