@@ -61,6 +61,12 @@ class Memo:
             (key, result) for (of, key), once in list(self._made.items()) if of == kind for result in once.results()
         ]
 
+    def only(self, *kinds: str) -> Memo:
+        """A memo that begins with the results of these kinds."""
+        other = Memo()
+        other._made = {key: once for key, once in list(self._made.items()) if key[0] in kinds}
+        return other
+
     def keep(self, kind: str, wanted: Callable[[Any], bool]) -> None:
         """Drops the results of a kind whose keys are not wanted."""
         self._made = {key: once for key, once in self._made.items() if key[0] != kind or wanted(key[1])}

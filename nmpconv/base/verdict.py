@@ -35,6 +35,7 @@ FAR: Mapping[str, float] = {TOP1: 10.0, AP50: 20.0, AGREEMENT: 20.0, SQNR: 10.0}
 """Bounds of "keeps", of "loses a little", and of intervals: most points or % that are lost; of SQNR the least dB."""
 WORDS = ("keeps", "loses a little", "loses")
 UNSURE, UNKNOWN = "too few to tell", "not measured"
+SILENT = "the float model gives 0 alone on these samples"
 BETTER_THAN_CHANCE = 1.1  # times the top-1 of a guess, from which on labels fit the model
 
 Span = tuple[float, float]
@@ -195,12 +196,16 @@ def quality(
     db: float | None = None,
     db_margin: float | None = None,
     each_db: Sequence[float] = (),
+    silent: bool = False,
 ) -> Quality:
     """Figures of samples.
 
     names: of the samples: paths, and so on. ours, floats: best class of each, () where it is not known. labels: right
     class of each, None where it has none. classes: number of scores. db, db_margin: SQNR of all. each_db: of each.
+    silent: the float model gives 0 alone, and nothing is to be lost.
     """
+    if silent:
+        return Quality(len(names), unit, SILENT)
     result = Quality(len(names), unit, classes=classes, db=db, db_margin=db_margin)
     if len(each_db):
         at = int(np.argmin(each_db))

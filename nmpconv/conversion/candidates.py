@@ -143,10 +143,13 @@ class CandidateEvaluator:
         them, maybe before they are taken."""
         return (workers or Here()).map(_converted, self, asked)
 
-    def run(self, data: bytes) -> tuple[Score, float | None, float | None]:
-        """A file of this model on the images: how near the float model, top-1 in %, and the metric."""
+    def run(self, data: bytes, seen: bytes | None = None) -> tuple[Score, float | None, float | None]:
+        """A file of this model on the images: how near the float model, top-1 in %, and the metric. seen: a file whose
+        grids had seen the images, see `nmpconv.conversion.validation.scored`."""
         got, metric = self._outputs(data)
-        return scored(self._wanted, got, self.heads, len(self.trial.images)), self.top1(got[self.heads[0]]), metric
+        nearer = None if seen is None else self._outputs(seen)[0]
+        score = scored(self._wanted, got, self.heads, len(self.trial.images), nearer)
+        return score, self.top1(got[self.heads[0]]), metric
 
     def top1(self, scores: np.ndarray) -> float | None:
         """In %; None without labels, or where these are no scores of classes."""

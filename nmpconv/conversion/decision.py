@@ -35,8 +35,8 @@ HELD_MOST = 200  # images that candidates are measured on
 class Decision:
     """The recipe of a conversion, and the reasons for it.
 
-    fitter: with the widths that were decided. score: on validation images; None with too few of them. scored: which
-    samples those are. notes, warnings: for the report. front: Pareto front of the search for a goal. contenders: this
+    fitter: with the widths that were decided. score: what it was chosen by, on validation images; None with
+    too few of them. notes, warnings: for the report. front: Pareto front of the search for a goal. contenders: this
     recipe and those that were nearly as good.
     """
 
@@ -45,7 +45,6 @@ class Decision:
     prepared: Prepared
     score: Score | None
     notes: tuple[str, ...]
-    scored: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     front: tuple[Candidate, ...] = ()
     contenders: tuple[Recipe, ...] = ()
@@ -69,13 +68,11 @@ def affordable(options: Options, fitter: Fitter) -> Affordable:
 def choose_recipe(context: Context, calibrated: Calibrated) -> Decision:
     """Takes the recipe that is best on validation images; with --fast the only one."""
     fitter = calibrated.fitter
-    decision = _decided(context, calibrated, fitter, _recipes(context.options, fitter), context.recipe_file.convert)
+    decision = _decided(context, fitter, _recipes(context.options, fitter), context.recipe_file.convert)
     return replace(decision, notes=(calibrated.narrowed, *decision.notes)) if calibrated.narrowed else decision
 
 
-def _decided(
-    context: Context, calibrated: Calibrated, fitter: Fitter, recipes: Sequence[Recipe], settled: Container[str]
-) -> Decision:
+def _decided(context: Context, fitter: Fitter, recipes: Sequence[Recipe], settled: Container[str]) -> Decision:
     """The best of these recipes. settled: what is not to be varied, by the keys of a recipe file."""
     recipe, prepared, notes, score, contenders = choose(
         fitter,
@@ -88,8 +85,7 @@ def _decided(
     )
     zero_points, corrected = recipe.zero_points and fitter.zero_points, recipe.corrected and fitter.corrects
     recipe = replace(recipe, zero_points=zero_points, corrected=corrected)
-    third = _third(calibrated)
-    return Decision(fitter.of(recipe), recipe, prepared, score, notes, third, contenders=contenders)
+    return Decision(fitter.of(recipe), recipe, prepared, score, notes, contenders=contenders)
 
 
 def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: Decision) -> Decision:
@@ -118,10 +114,10 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
             fitter = calibrated.fitter.with_choices(
                 widened(decision.fitter.choices, after.wide, cheap_promotions.PLACE)
             )
-            decision = _decided(context, calibrated, fitter, contenders, ("zero_points", "bias_correction"))
+            decision = _decided(context, fitter, contenders, ("zero_points", "bias_correction"))
             decision = replace(decision, notes=(*notes, *decision.notes))
         else:
-            decision = _promoted(decision, after, score, cheap_promotions.PLACE, trial, context.trace)
+            decision = _promoted(decision, after, score, cheap_promotions.PLACE, context.trace)
             decision = replace(decision, notes=notes)
     context.progress("widths", 1, 1)
     return decision
@@ -139,18 +135,16 @@ def search_widths(context: Context, calibrated: Calibrated, decision: Decision) 
     )
     taken, front = search.run()
     score = Score(taken.db, taken.agreement, len(trial.images), taken.db_margin)
-    decision = _promoted(decision, taken, score, mixed_precision.PLACE, trial, context.trace)
+    decision = _promoted(decision, taken, score, mixed_precision.PLACE, context.trace)
     return replace(decision, warnings=search.warnings(taken), front=tuple(front))
 
 
-def _promoted(
-    decision: Decision, candidate: Candidate, score: Score, place: str, trial: ValidationSet, trace: Trace
-) -> Decision:
+def _promoted(decision: Decision, candidate: Candidate, score: Score, place: str, trace: Trace) -> Decision:
     """The decision with 16 bits for the tensors of a candidate. place: what decided so, for messages."""
     fitter = decision.fitter.with_choices(widened(decision.fitter.choices, candidate.wide, place))
     equalize = decision.recipe.equalize
     prepared = fitter.prepare(equalize, fitter.images, trace) if candidate.wide else decision.prepared
-    return replace(decision, fitter=fitter, prepared=prepared, score=score, scored=trial.indices)
+    return replace(decision, fitter=fitter, prepared=prepared, score=score)
 
 
 def metadata(context: Context, calibrated: Calibrated, decision: Decision) -> dict[str, str]:
@@ -175,7 +169,7 @@ def held_out(context: Context, calibrated: Calibrated) -> ValidationSet:
         subset, fitted = feeds.subset(held), images
         measured = list(subset) if context.workers.count > 1 else subset  # other processes may not find the files
     else:
-        held = _third(calibrated)
+        held = calibrated.fitted[::3]  # what recipes are not fitted on while they compete
         measured, fitted = images[::3], [image for i, image in enumerate(images) if i % 3]
     labels = None if calibrated.labels is None else [calibrated.labels[i] for i in held]
     return ValidationSet(
@@ -190,11 +184,6 @@ def unfitted(context: Context, calibrated: Calibrated) -> tuple[int, ...]:
     others = [i for i in range(len(calibrated.feeds)) if i not in used]
     most = FAST_IMAGES if context.options.fast else HELD_MOST
     return tuple(others[i] for i in spread(len(others), most)) if len(others) >= FEW_IMAGES else ()
-
-
-def _third(calibrated: Calibrated) -> tuple[int, ...]:
-    """Samples that recipes are not fitted on while they compete."""
-    return calibrated.fitted[::3]
 
 
 def finisher(options: Options) -> Callable[[Graph], Graph]:

@@ -168,6 +168,10 @@ class Fitter:
         """The same with these widths of the activations; nothing that was made of the others is known to it."""
         return self._but(bits=bits, _memo=Memo())
 
+    def with_stats(self, stats: Mapping[str, TensorStats]) -> Fitter:
+        """The same with these statistics; what is made of the images alone stays known."""
+        return self._but(stats=stats, _memo=self._memo.only("rows", "inputs", "heads", "guard"))
+
     def without_images(self) -> Fitter:
         """The same, fitted to nothing."""
         return self._but(images=[], _memo=Memo())

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from nmpconv.base import confidence, sqnr
 from nmpconv.base.quantities import decibels
-from nmpconv.base.sqnr import mean_db, sqnr_db
+from nmpconv.base.sqnr import mean_db
 from nmpconv.base.thread_pool import each
 from nmpconv.base.verdict import Quality, quality
 from nmpconv.base.workers import Here, Workers
@@ -24,6 +24,7 @@ from nmpconv.ir import Graph
 
 TOGETHER = 2  # recipes tried at a time; each holds the activations of its images
 LARGE = 8 * 10**6  # weights of a net, from which on float graphs are equalized and run one by one
+UNSEEN = 2 / 3  # see `scored`
 HOPELESS_DB = 0.5  # by which an equalization may trail with second moments, for nearest rounding to be worth a fit
 
 
@@ -43,7 +44,8 @@ class Score(NamedTuple):
     """Figures of validation images. db: SQNR of the heads, their mean. agreement: in %, of the first head; None where
     that is no vector of scores. images: number of them. db_margin: half the 95 % confidence interval of db; None where
     they are too few for one, or db is not finite. answers: see `Answers`; None where there are no scores. each_db: SQNR
-    of each image. all_images: figures of these images and of those of the fit together."""
+    of each image. all_images: figures of these images and of those of the fit together. silent: the float model gives 0
+    alone."""
 
     db: float
     agreement: float | None
@@ -52,6 +54,7 @@ class Score(NamedTuple):
     answers: Answers | None = None
     each_db: tuple[float, ...] = ()
     all_images: Score | None = None
+    silent: bool = False
 
     @property
     def rank(self) -> Score:
@@ -110,6 +113,7 @@ class Score(NamedTuple):
             db=self.db,
             db_margin=self.db_margin,
             each_db=self.each_db,
+            silent=self.silent,
         )
 
 
@@ -239,17 +243,31 @@ class _RecipeScores:
             self._progress(self._finished, self._total)
 
 
-def scored(wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str], images: int) -> Score:
-    """Scores these heads of all images, one after the other: of the float graph, and of an integer graph."""
-    db = mean_db(sqnr_db(wanted[name], got[name]) for name in names)
+def scored(
+    wanted: Mapping[str, np.ndarray],
+    got: Mapping[str, np.ndarray],
+    names: Sequence[str],
+    images: int,
+    seen: Mapping[str, np.ndarray] | None = None,
+) -> Score:
+    """Scores these heads of all images, one after the other: of the float graph, and of an integer graph.
+
+    seen: of an integer graph whose grids had seen the images, where those of ``got`` had seen the other two thirds
+    alone. What a sample more loses by reaching beyond those that were seen falls with their number: in a graph with
+    grids of all it is UNSEEN of what ``got`` loses more than ``seen``, and so are the noises that count.
+    """
+    energies = _energies(wanted, got, names, images)
+    if seen is not None:
+        energies = energies[0], UNSEEN * energies[1] + (1 - UNSEEN) * _energies(wanted, seen, names, images)[1]
+    db = mean_db(sqnr.ratio_db(*sums) for sums in np.sum(energies, axis=2).T.tolist())
     first = wanted[names[0]]
     ranked = sqnr.score_count((len(first) // images, *first.shape[1:])) > 0
     best = [np.argmax(x[names[0]].reshape(images, -1), axis=1) for x in (wanted, got)]
     agreement = 100 * float(np.mean(best[0] == best[1])) if ranked else None
-    energies = _energies(wanted, got, names, images)
     sure = confidence.margin(sqnr.effects(*energies)) if math.isfinite(db) else None
     answers = Answers(tuple(best[0].tolist()), tuple(best[1].tolist()), first[0].size) if ranked else None
-    return Score(db, agreement, images, sure, answers, tuple(sqnr.each_db(*energies)))
+    silent = not energies[0].any()
+    return Score(db, agreement, images, sure, answers, tuple(sqnr.each_db(*energies)), silent=silent)
 
 
 def pooled(energies: np.ndarray) -> Score:

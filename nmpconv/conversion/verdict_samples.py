@@ -1,7 +1,9 @@
 """Samples that the verdict on a conversion is measured on: those that biases and rounding are not fitted on.
 
 1. Where enough samples are left, the file itself runs on them.
-2. Otherwise the same recipe, fitted on two thirds of the samples as when recipes compete, runs on the third.
+2. Otherwise the same recipe, fitted on two thirds of the samples, runs on the third: with grids of all samples, which
+   reach as far as the third does, and with those of the two thirds, which are too few. `validation.scored` puts
+   the noise in between.
 3. Too few samples for that: how near the fitted ones it is, which says little of others.
 """
 
@@ -16,20 +18,25 @@ import numpy as np
 
 from nmpconv.base.sqnr import mean_db
 from nmpconv.base.verdict import Quality
+from nmpconv.calib.activation_cache import Feeds
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.observers import observe
 from nmpconv.conversion import decision as decisions
 from nmpconv.conversion.calibration import Calibrated
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.decision import Decision
+from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import HELD_OUT
 from nmpconv.conversion.report import Report
 from nmpconv.conversion.validation import Score
 from nmpconv.data import box_labels
-from nmpconv.errors import UsageError
+from nmpconv.errors import NmpError, UsageError
 from nmpconv.evaluation.task_metrics import AP, AveragePrecision, Measure, open_measure
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.quantize import ranges
 
 
 class Validated(NamedTuple):
@@ -42,30 +49,44 @@ class Validated(NamedTuple):
 def validate(context: Context, calibrated: Calibrated, decision: Decision, whole: Graph) -> Validated:
     """Measures the integer graph that was decided. Raises UsageError, InputError for boxes that do not fit."""
     boxes = _boxes(context, calibrated)  # before any work
-    score, indices, metric = decision.score, decision.scored, None
     apart = decisions.unfitted(context, calibrated)
-    if len(calibrated.fitter.images) < HELD_OUT or (score is None and not apart):
-        return Validated(score, Quality(why="no samples that nothing was fitted to"))
-    decoder = None if calibrated.size is None else context.options.decoder
-    if score is None or apart or decoder is not None or not score.each_db:
-        trial = decisions.held_out(context, calibrated)
-        if decoder is not None:
-            begin = partial(open_measure, AP, decoder, calibrated.size)
-            truth = None if boxes is None else [boxes[i] for i in trial.indices]
-            trial = replace(trial, labels=truth, metric=(begin, AP))
-        trials = CandidateEvaluator(decision.fitter, decision.recipe, trial, _finished)
-        if apart:
-            score, _, metric = trials.run(to_bytes(plan_memory.run(whole), {}))
-        else:
-            candidate = trials.convert(decision.fitter.choices)
-            score, metric = candidate.score, candidate.figures.metric
-        indices = trial.indices
+    if len(calibrated.fitter.images) < HELD_OUT or (decision.score is None and not apart):
+        return Validated(decision.score, Quality(why="no samples that nothing was fitted to"))
+    trial, decoder = decisions.held_out(context, calibrated), context.options.decoder
+    if decoder is not None and calibrated.size is not None:
+        begin = partial(open_measure, AP, decoder, calibrated.size)
+        truth = None if boxes is None else [boxes[i] for i in trial.indices]
+        trial = replace(trial, labels=truth, metric=(begin, AP))
+    trials = CandidateEvaluator(decision.fitter, decision.recipe, trial, _finished)
+    if apart:
+        score, _, metric = trials.run(_file(whole))
+    else:
+        seen = decision.fitter.fitted(decision.recipe, trial.fitted)[1]
+        score, _, metric = trials.run(_file(_unseen(context.options, decision, trial.fitted) or seen), _file(seen))
     names, every = _names(calibrated), calibrated.labels
-    labels = None if every is None else [every[i] for i in indices]
+    labels = None if every is None else [every[i] for i in trial.indices]
     unit = f"validation {calibrated.unit}" if apart else f"validation {calibrated.unit}, fitted without them"
-    quality = score.quality([names[i] for i in indices], labels, unit)
-    measured: Any = metric  # `_finished` hands the measure itself through
-    return Validated(score, replace(quality, boxes=None if measured is None else measured.verdict()))
+    quality = score.quality([names[i] for i in trial.indices], labels, unit)
+    precision: Any = metric  # `_finished` hands the measure itself through
+    return Validated(score, replace(quality, boxes=None if precision is None else precision.verdict()))
+
+
+def _unseen(options: Options, decision: Decision, fitted: Feeds) -> Graph | None:
+    """The graph with grids of the two thirds (fitted); None where ranges are not those of the samples, or go with
+    nothing that was decided."""
+    fitter = decision.fitter
+    if options.load_profile is not None or options.faithful:
+        return None
+    names = [value.name for value in fitter.graph.activations()]
+    stats = observe(FloatEngine(fitter.graph, names, threads=1), fitted, names)
+    try:
+        return fitter.with_stats(ranges.run(fitter.graph, stats)).fitted(decision.recipe, fitted)[1]
+    except NmpError:
+        return None
+
+
+def _file(graph: Graph) -> bytes:
+    return to_bytes(plan_memory.run(graph), {})
 
 
 def of_fitted(report: Report, unit: str, images: int) -> Quality:

@@ -243,7 +243,6 @@ def test_the_score_is_of_images_that_nothing_was_fitted_to(place: Place, made: C
         report = made(**options).report
         notes = {note.split(":")[0]: float(re.search(r"(-?[\d.]+) dB on held", note)[1]) for note in report.notes}
         assert len(notes) > 1 or options
-        assert report.held_out.db == pytest.approx(notes.get(report.recipe, report.held_out.db), abs=0.01)
         assert report.to_json()["held_out"]["images"] == report.held_out.images
         assert any("calibration images are few" in warning for warning in report.warnings)
     few = place.convert(limit=4).report

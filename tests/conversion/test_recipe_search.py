@@ -59,7 +59,7 @@ def test_of_recipes_that_are_alike_the_steadiest_is_taken(
     assert len(ranked(scores)) == 2
 
 
-def test_recipes_compete_on_all_images_and_the_score_is_of_the_held_out_ones(
+def test_recipes_compete_on_all_images_and_notes_tell_of_the_held_out_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Takes the recipe that is better on all images, though it is worse on a third of them."""
@@ -79,7 +79,7 @@ def test_recipes_compete_on_all_images_and_the_score_is_of_the_held_out_ones(
     data = rng.normal(size=(12, 1, 2, 6, 6)).astype(np.float32)
     result = nmpconv.convert(path, data, equalize="none", zero_points=False)
     assert result.report.recipe == "equalize none, gptq rounding, no zero points"
-    assert result.report.held_out is not None and result.report.held_out.db == 29.0
+    assert result.report.held_out is not None and result.report.held_out.images == 4
     assert any("29.00 dB on held-out images, 41.00 dB on all" in note for note in result.report.notes)
     for score in seen[0].values():
         assert score.all_images is not None and (score.images, score.all_images.images) == (4, 12)
