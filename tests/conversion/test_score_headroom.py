@@ -64,3 +64,28 @@ def test_anomalies_stand_out(score: Callable[[Net], str], bits: str, tmp_path: P
     for unknown in ANOMALIES:
         wanted, got = scores(samples(8, 3, unknown))
         assert np.abs(got / wanted - 1).max() < 0.1
+
+
+@pytest.mark.parametrize(("bits", "least"), [("8", 42.0), ("16", LEAST_DB)])
+def test_a_detector_fires_though_nothing_was_in_its_samples(bits: str, least: float, tmp_path: Path) -> None:
+    """A score of a Sigmoid that is 23 times the largest that calibrated."""
+    net, path, recipe = Net((1, SIZE)), tmp_path / "m.onnx", tmp_path / "wide.toml"
+    direction = (basis()[:, :1] * 4).astype(np.float32)
+    logit = net.add("Gemm", "x", net.const(direction), net.const(np.full(1, -6, np.float32)))
+    score = net.add("Sigmoid", logit)
+    net.save(path, score)
+    recipe.write_text(f'[tensors]\n"{score}" = {{ bits = 16 }}\n"{logit}" = {{ bits = 16 }}\n')
+    engine, rng = OnnxEngine(path, {"x": (1, SIZE)}), np.random.default_rng(5)
+    quiet = rng.normal(0, 0.1, (64, SIZE)).astype(np.float32)
+    model = nmpconv.convert(path, quiet, bits=bits, recipe=recipe).load()
+
+    def scores(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        wanted = [engine.run({"x": one[np.newaxis]})[engine.fetch[0]].item() for one in x]
+        return np.array(wanted), np.array([model.run_float(one[np.newaxis])[0].item() for one in x])
+
+    usual, got = scores(quiet)
+    assert usual.max() < 0.006
+    assert sqnr_db(usual, got) >= least
+    (loud,), (got_loud,) = scores(basis()[np.newaxis, :, 0])
+    assert loud > 0.11
+    assert got_loud == pytest.approx(loud, rel=0.01)

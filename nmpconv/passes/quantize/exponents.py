@@ -39,6 +39,7 @@ from nmpconv.ir import Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.passes.bounds import whole
 from nmpconv.passes.quantize import compressed, headroom, score_headroom, table_readers
+from nmpconv.passes.quantize.balance import fewest_bits
 from nmpconv.passes.quantize.matrix_form import pad_of
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -87,6 +88,7 @@ def run(
     values: list[Value] = []
     numbers, chosen, ports = whole(graph), _chosen(graph), graph.plain_ports()
     groups, scores, quiet = grid_groups(graph), score_headroom.tensors(graph), compressed.tensors(graph)
+    graph_outputs, narrow = set(graph.outputs), fewest_bits(graph, bits) == 8
     searched = [name for group in groups if _method(group, method, choices).searches for name in group]
     expected = {**stats, **headroom.expected(graph, stats, bits, searched, table_readers.after(graph))}
     for group in groups:
@@ -98,6 +100,8 @@ def run(
         known = 0 if whole_grid else known
         if known is not None and (whole_grid or merged.peak <= math.ldexp(2.0 ** (width - 1), known) * (1 + ROUNDING)):
             exponent = known if whole_grid else max(_finer(known, merged, width), _least(graph, group))
+            if width == 16 and not graph_outputs.isdisjoint(group):
+                exponent = score_headroom.towards(known, exponent, merged, narrow=narrow)
             how = "fixed" if exponent == known else "max"
         else:
             by = _method(group, method, choices)

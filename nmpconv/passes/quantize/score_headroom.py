@@ -1,9 +1,13 @@
-"""Headroom of scores: outputs that are squares, means of squares or their roots, as errors of reconstruction are.
+"""Headroom of scores: outputs that are squares, means of squares or their roots, as errors of reconstruction are, and
+outputs with a grid of their own, as of a Sigmoid, that calibration fills but in part.
 
-An anomaly is what was not seen: its score lies far above those of the calibration, and is to come out above them.
+An anomaly is what was not seen: its score lies far above those of the calibration, and is to come out above them. So
+does a detector's in whose samples nothing was.
 
 1. Tensors of 16 bits that hold squares on the way to an output, the output itself, and what is squared get a coarser
    grid, as long as LEAST_DB are left of each, and by at most MOST bits. A logarithm is no such way: it rises slowly.
+2. An output of 16 bits that has a grid of its own gets that one, or the next finer one that leaves LEAST_DB; beside
+   tensors of 8 bits, which leave less themselves, NARROW_DB.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.quantize.widths import holding_squares
 
-LEAST_DB = 56.0
+LEAST_DB, NARROW_DB = 56.0, 42.0
 MOST = 6
 BITS = 16
 
@@ -44,6 +48,13 @@ def raised(exponent: int, stats: TensorStats, functions: Sequence[Function]) -> 
         if expected_sqnr_db(stats, exponent + more, BITS, functions) >= LEAST_DB:
             return exponent + more
     return exponent
+
+
+def towards(own: int, exponent: int, stats: TensorStats, *, narrow: bool) -> int:
+    """Case 2. own: exponent of the grid of its own; exponent: of the finest one that holds what was seen. narrow: there
+    are tensors of 8 bits."""
+    least = NARROW_DB if narrow else LEAST_DB
+    return next((e for e in range(own, exponent, -1) if expected_sqnr_db(stats, e, BITS) >= least), exponent)
 
 
 def is_logarithm(node: Node) -> bool:
