@@ -44,6 +44,11 @@ class Quant:
         return self.exponents[0]
 
     @property
+    def grid(self) -> tuple[int, tuple[int, ...]]:
+        """Width and exponents: what tensors share whose integers stand for the same reals."""
+        return self.bits, self.exponents
+
+    @property
     def dtype(self) -> str:
         return INT_OF_BITS[self.bits]
 

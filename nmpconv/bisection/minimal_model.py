@@ -26,6 +26,7 @@ from nmpconv.data.samples import model_input
 from nmpconv.errors import NmpError
 from nmpconv.frontend.read import read
 from nmpconv.ir import Graph
+from nmpconv.ops.op import quant_of
 
 SHARE = 0.5  # of the gain in the whole model, that a part must show
 IMAGES = 32
@@ -164,9 +165,7 @@ def _loss(part: _Part, row: Row) -> tuple[float, dict[str, bytes]]:
             return fmean(result.report.sqnr_by_head.values()), text, result
 
         if row.moved:
-            quant = converted(choice)[2].graph[row.name].quant
-            assert quant is not None
-            choice["exponent"] = quant.exponent + row.moved
+            choice["exponent"] = quant_of(converted(choice)[2].graph[row.name]).exponent + row.moved
         bad, lossy, _ = converted(choice)
         good, _, _ = converted({key: 16})
     return good - bad, {"small.toml": lossy}

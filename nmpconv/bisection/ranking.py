@@ -18,6 +18,7 @@ from nmpconv.conversion.quantizer import heads
 from nmpconv.evaluation.task_metrics import Label, Measure
 from nmpconv.ir import Graph
 from nmpconv.ops import WEIGHTED, layer_inputs
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
 TENSOR, WEIGHTS = "tensors", "ops"  # the tables of a recipe in which a row is named
@@ -101,8 +102,7 @@ def _facts(rebuilt: Rebuilt, groups: Mapping[str, tuple[Sequence[str], Sequence[
     facts: dict[str, dict[str, Any]] = {}
     for first, (group, members) in groups.items():
         name = next((name for name in group if name in known), first)
-        quant, node = graph[name].quant, makers.get(name)
-        assert quant is not None
+        quant, node = quant_of(graph[name]), makers.get(name)
         kind, of = (node.op, node.name) if node else ("input", "")
         more = next((moved[member] for member in group if member in moved), 0)
         edited = not more and rebuilt.cut(name)

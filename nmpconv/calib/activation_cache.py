@@ -17,6 +17,7 @@ from nmpconv.calib.sampled_rows import Rows, spread
 from nmpconv.frontend.to_onnx import to_onnx
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.op import quant_of
 from nmpconv.ops.requantize import requantize
 
 ROWS = 4096  # rows kept of a tensor
@@ -45,8 +46,7 @@ class Evidence:
         """The inputs as integers of a quantized graph. They are kept: graphs that differ elsewhere ask for the same."""
         arrays = {}
         for name, x in self.inputs.items():
-            quant = graph[name].quant
-            assert quant is not None
+            quant = quant_of(graph[name])
             if (name, quant) not in self.rounded:
                 self.rounded[name, quant] = integers(x, graph[name])
             arrays[name] = self.rounded[name, quant]
@@ -164,8 +164,7 @@ class Moved(Mapping[str, Rows]):
 
 def integers(x: np.ndarray, value: Value) -> np.ndarray:
     """Real numbers on the grid of a quantized value."""
-    quant = value.quant
-    assert quant is not None
+    quant = quant_of(value)
     return on_grid(np.asarray(x), quant.exponent, quant.lo, quant.hi, quant.dtype)[0]
 
 

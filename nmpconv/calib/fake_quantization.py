@@ -15,6 +15,7 @@ from nmpconv.calib.activation_cache import Feeds
 from nmpconv.calib.engine import Engine, is_small
 from nmpconv.frontend.to_onnx import is_batchable, to_onnx
 from nmpconv.ir import Graph
+from nmpconv.ops.op import quant_of
 
 POSITIONS = 16  # of a plane, from which on a mean over it is the channel's and not the value's
 PREFIX = "nmpconv/"  # of what is added to the graph
@@ -161,8 +162,8 @@ def _add_switches(
 def _rounding(name: str, port: str, graph: Graph, centred: bool) -> list[onnx.NodeProto]:
     """_noisy(name): with the switch on, what the grid makes of name, if centred less the mean of the rounding errors in
     a plane's channels, not of what saturates. With it off that is not computed: most of a pass would be for nothing."""
-    value, quant = graph[name], graph[name].quant
-    assert quant is not None
+    value = graph[name]
+    quant = quant_of(value)
     step = 2.0**quant.exponent
     nodes: list[onnx.NodeProto] = []
     constants: list[onnx.TensorProto] = []

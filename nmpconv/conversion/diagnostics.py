@@ -18,6 +18,7 @@ from nmpconv.data.audio import FrontEnd
 from nmpconv.data.samples import Feeds, Samples, spread
 from nmpconv.ir import Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.bounds import known
 from nmpconv.passes.quantize.shared_grids import joins_grids
 
@@ -114,8 +115,7 @@ def unlike_ranges(graph: Graph, seen: Mapping[str, TensorStats]) -> tuple[str, .
 
 
 def _step(value: Value) -> float:
-    assert value.quant is not None
-    return 2.0**value.quant.exponent
+    return 2.0 ** quant_of(value).exponent
 
 
 def _peak(value: Value) -> float:

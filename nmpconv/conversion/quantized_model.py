@@ -23,6 +23,7 @@ from nmpconv.data.samples import Samples
 from nmpconv.frontend import integer_operators
 from nmpconv.frontend.read import read
 from nmpconv.ir import Graph
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize import bias_rule
 
 SAMPLES = 32  # that the two are compared on
@@ -96,9 +97,7 @@ def _share(percents: float) -> str:
 
 
 def _real(graph: Graph, name: str, q: np.ndarray) -> np.ndarray:
-    quant = graph[name].quant
-    assert quant is not None
-    return np.ldexp(q.astype(np.float64), quant.exponent) + graph[name].origin
+    return np.ldexp(q.astype(np.float64), quant_of(graph[name]).exponent) + graph[name].origin
 
 
 def _engine(context: Context, whole: Graph) -> OnnxEngine | None:

@@ -29,6 +29,7 @@ from nmpconv.conversion.options import Options
 from nmpconv.errors import InputError, UsageError
 from nmpconv.ir import Graph
 from nmpconv.ops import WEIGHTED
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize.overrides import Choices, Line, resolve
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
@@ -264,8 +265,7 @@ def to_text(
         # without them.
         of_data = any(float_graph[name].shifts is not None for name in known if name in float_graph.inputs)
         for i, name in enumerate(known):
-            quant = chosen[name].quant
-            assert quant is not None
+            quant = quant_of(chosen[name])
             row: dict[str, Any] = {"bits": quant.bits} if i == 0 else {}
             row |= {"exponent": quant.exponent} if i == 0 and not of_data else {}
             row |= {"origin": chosen[name].origin} if name in origins else {}

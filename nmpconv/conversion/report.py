@@ -28,9 +28,10 @@ from nmpconv.conversion.quantizer import Prepared, heads
 from nmpconv.conversion.sensitivity import Lever
 from nmpconv.conversion.validation import LARGE, TOGETHER, Score, integer_outputs
 from nmpconv.graph.reference import walk
-from nmpconv.ir import Given, Graph, Node, Quant, Value
+from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.accumulate import weight_shifts
+from nmpconv.ops.op import quant_of
 from nmpconv.ops.overlap import BANDS_MAX
 from nmpconv.passes import residual_operands
 from nmpconv.passes.memory.plan_memory import lower_bound, peak
@@ -94,8 +95,7 @@ class Legalized:
 
     @staticmethod
     def of(value: Value, grid: Given) -> Legalized:
-        quant = value.quant
-        assert quant is not None
+        quant = quant_of(value)
         ends = (math.ldexp(quant.lo, quant.exponent), math.ldexp(quant.hi, quant.exponent))
         lost = quant.exponent - math.log2(grid.scale)
         model_range = (grid.min, grid.max)
@@ -313,7 +313,7 @@ def _bias_rule_cost(
     other = bias_rule.outputs(planned, fitted, list(wanted), step)
     costs = []
     for name in wanted:
-        quant = _quant(planned, name)
+        quant = quant_of(planned[name])
         theirs = np.ldexp(other[name].astype(np.float64), quant.exponent) if name in other else ours[name]
         costs.append(gain(sqnr_db(wanted[name], theirs), sqnr_db(wanted[name], ours[name])))
     return float(np.mean(costs))
@@ -345,7 +345,7 @@ def _with_errors(
     layer: Layer, graph: Graph, out: str, q: np.ndarray, rows: Rows, functions: Sequence[Function]
 ) -> Layer:
     """Measured in the float model's own numbers. functions: of the tables that are the only readers."""
-    quant, origin = _quant(graph, out), graph[out].origin
+    quant, origin = quant_of(graph[out]), graph[out].origin
     low, high = graph[out].clamp or (-math.inf, math.inf)
     wanted = np.clip(rows.values.astype(np.float64), low, high)
     grid = np.ldexp(wanted, -quant.exponent)
@@ -372,7 +372,7 @@ def _layers_of(graph: Graph) -> tuple[Layer, ...]:
 
 def _layer(graph: Graph, node: Node, held: Value | None) -> Layer:
     """held: what is stored in the place of the node's output."""
-    x, y = _quant(graph, node.inputs[0]), _quant(graph, node.outputs[0])
+    x, y = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
     w = b = shifts = None
     if node.op in WEIGHTED:
         w, b = graph[node.inputs[1]], graph[node.inputs[2]]
@@ -412,12 +412,6 @@ def _lower_bound(graph: Graph) -> int:
         return 0
     apart = lower_bound(graph)
     return apart if peak(graph) >= apart else lower_bound(graph, bands=BANDS_MAX)
-
-
-def _quant(graph: Graph, name: str) -> Quant:
-    quant = graph[name].quant
-    assert quant is not None
-    return quant
 
 
 def _finite(value: Any) -> Any:

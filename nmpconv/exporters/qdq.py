@@ -42,6 +42,7 @@ from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.conv_add import ConvAddParams
 from nmpconv.ops.mul import MulOffsetParams
 from nmpconv.ops.mul_offset import FINE
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.float.fold_input import weights_of
 from nmpconv.passes.quantize import offsets
 
@@ -67,7 +68,7 @@ def to_onnx(model: Model) -> onnx.ModelProto:
     grids = {
         name: _grid(value)
         for name, value in graph.values.items()
-        if not value.is_const and _quant(value).bits in STORED
+        if not value.is_const and quant_of(value).bits in STORED
     }
     constants = {name: tensor.data for name, tensor in zip(names_of(model), model.tensors, strict=True)}
     real = offsets.store(graph, {name: -value.origin for name, value in graph.values.items()})
@@ -111,17 +112,12 @@ class _Grid:
 
 def _grid(value: Value) -> _Grid:
     """Case 5."""
-    quant = _quant(value)
+    quant = quant_of(value)
     dtype, more = STORED[quant.bits]
     zero = more - math.ldexp(value.origin, -quant.exponent)
     if zero == round(zero) and np.iinfo(dtype).min <= zero <= np.iinfo(dtype).max:
         return _Grid(quant, round(zero), 0.0)
     return _Grid(quant, more, value.origin)
-
-
-def _quant(value: Value) -> Quant:
-    assert value.quant is not None
-    return value.quant
 
 
 def _graph(model: Model) -> Graph:
@@ -147,7 +143,7 @@ def _apart(graph: Graph) -> Graph:
             continue
         other, x, w = graph.ins(node)[:3]
         y, products = graph[node.outputs[0]], f"{node.outputs[0]}~products"
-        sums = Quant(32, tuple(_quant(x).exponent + e for e in _quant(w).exponents), INT_MIN[32], INT_MAX[32])
+        sums = Quant(32, tuple(quant_of(x).exponent + e for e in quant_of(w).exponents), INT_MIN[32], INT_MAX[32])
         values[products] = replace(y, name=products, quant=sums, clamp=None, origin=y.origin - other.origin)
         params = Conv2DParams(**asdict(node.params))
         nodes.append(Node("conv2d", node.name, node.inputs[1:], (products,), params))
@@ -258,7 +254,7 @@ class _Exporter(Exporter):
             return
         exact = self._exact(node)
         if node.op in WEIGHTED and len(self.graph[node.inputs[1]].shape) == 4:
-            weights = _quant(self.graph[node.inputs[1]])
+            weights = quant_of(self.graph[node.inputs[1]])
             self._on_grid = {1: (exact, 32), 4: (weights.exponents, weights.bits)}
         OPS[node.op].export(self._without_border(node), self.graph, self)
         self._on_grid = {}
@@ -269,7 +265,7 @@ class _Exporter(Exporter):
             self._round(name, raw)
 
     def _is_wide_matrix(self, node: Node) -> bool:
-        wide = 16 in (_quant(self.graph[name]).bits for name in (node.inputs[0], *node.outputs))
+        wide = 16 in (quant_of(self.graph[name]).bits for name in (node.inputs[0], *node.outputs))
         return wide and node.op in WEIGHTED and WEIGHTED[node.op].is_matrix(node.params, self.graph[node.inputs[1]])
 
     def _in_double(self, node: Node) -> str:
@@ -281,7 +277,7 @@ class _Exporter(Exporter):
         matrix = weights.reshape(len(weights), -1)
         step, double = math.ldexp(1.0, grid.quant.exponent), onnx.TensorProto.DOUBLE
         operands = [self.node("Cast", (name,), to=double) for name in (x, self.const(np.ascontiguousarray(matrix.T)))]
-        scales = np.exp2(np.array(_quant(self.graph[w]).exponents, np.float64)) / step
+        scales = np.exp2(np.array(quant_of(self.graph[w]).exponents, np.float64)) / step
         raw = self.node("Mul", (self.node("MatMul", operands), self.const(scales)))
         raw = self.node("Add", (raw, self.const((bias.astype(np.float64) - grid.rest) / step + 0.5)))
         raw = self.node("Mul", (self.node("Floor", (raw,)), self.const(np.float64(step))))
@@ -354,7 +350,7 @@ class _Exporter(Exporter):
         for name in node.inputs[1:]:
             data = self._stored[name]
             assert data is not None
-            operands.append(QArray(data, _quant(self.graph[name])))
+            operands.append(QArray(data, quant_of(self.graph[name])))
         result = Value("", every.shape, y.quant.dtype, quant=y.quant)
         (results,) = OPS[node.op].reference(node.params, operands, [result])
         index = self.node("Cast", (self._integers[node.inputs[0]],), to=onnx.TensorProto.INT32)

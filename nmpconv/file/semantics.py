@@ -20,6 +20,7 @@ from nmpconv.file._schema import ENUMS
 from nmpconv.file.flatbuffer import BYTES_MAX, DATA_ALIGN, KINDS, Table
 from nmpconv.ir import ARENA_ALIGN, INT_OF_BITS, Graph, Node, Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.op import quant_of
 from nmpconv.ops.rules import broken
 
 TENSOR, OP, PLAN, ORDER, LIMIT, UNKNOWN, CUSTOM = (
@@ -151,9 +152,9 @@ class _Check:
                 to, of = self.values[tensor], self.values[self.outputs[state]]
                 yield TENSOR, f"{name!r} has the shape {to.shape}, its output {of.shape}", to.shape == of.shape
                 yield TENSOR, f"{name!r} has the dtype {to.dtype}, its output {of.dtype}", to.dtype == of.dtype
-                own, other = _quant(to).exponents, _quant(of).exponents
+                own, other = quant_of(to).exponents, quant_of(of).exponents
                 yield TENSOR, f"{name!r} has the exponents {own}, its output {other}", own == other
-                lo, hi = _quant(to).lo, _quant(to).hi
+                lo, hi = quant_of(to).lo, quant_of(to).hi
                 yield TENSOR, f"{name!r} starts at {port['start']}, not in [{lo}, {hi}]", lo <= port["start"] <= hi
 
     def sounds(self) -> Rules:
@@ -200,7 +201,7 @@ class _Check:
             if not 0 <= tensor < len(self.values):
                 return f"it reads tensor {tensor} of {len(self.values)}"
             value = self.values[tensor]
-            self.spend(4 + len(_quant(value).exponents) + (value.size if value.dtype == INT_OF_BITS[32] else 0))
+            self.spend(4 + len(quant_of(value).exponents) + (value.size if value.dtype == INT_OF_BITS[32] else 0))
         if len(outputs) != 1 or not 0 <= outputs[0] < len(self.values) or self.values[outputs[0]].is_const:
             return f"its outputs are {outputs}, not one activation"
         return ""
@@ -335,11 +336,6 @@ class _Check:
                     own = output == self.outputs[port["state"]] and self.extents[output] == self.extents[tensor]
                     apart = own or not self.overlap(tensor, output)
                     yield PLAN, f"{port['name']!r} overlaps tensor {output}", apart
-
-
-def _quant(value: Value) -> Quant:
-    assert value.quant is not None
-    return value.quant
 
 
 def _offset(value: Value) -> int:

@@ -18,6 +18,7 @@ from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MI
 from nmpconv.errors import VerifyError
 from nmpconv.ir import ARENA_ALIGN, FLOAT, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.op import quant_of
 from nmpconv.ops.traits import Limit, Origins
 
 Broken = Iterator[tuple[str, str]]
@@ -76,7 +77,7 @@ def _states(graph: Graph) -> Broken:
 def _kind(value: Value) -> tuple[object, ...]:
     """Properties that a state and its output have in common, in every stage."""
     quant = value.quant
-    return (value.shape, value.dtype, value.origin, *(() if quant is None else (quant.bits, quant.exponents)))
+    return (value.shape, value.dtype, value.origin, *(() if quant is None else quant.grid))
 
 
 def _produced_before_use(graph: Graph) -> Broken:
@@ -225,14 +226,14 @@ def _all_integer(graph: Graph) -> Broken:
 def _data_in_range(graph: Graph) -> Broken:
     for name, value in graph.values.items():
         if value.data is not None and value.size:
-            quant, lo, hi = _quant(value), int(value.data.min()), int(value.data.max())
+            quant, lo, hi = quant_of(value), int(value.data.min()), int(value.data.max())
             if lo < quant.lo or hi > quant.hi:
                 yield name, f"its data is in [{lo}, {hi}], its grid in [{quant.lo}, {quant.hi}]"
 
 
 def _bias_on_output_grid(graph: Graph) -> Broken:
     for node in _weighted(graph):
-        bias, out = _quant(graph[node.inputs[2]]), _quant(graph[node.outputs[0]])
+        bias, out = quant_of(graph[node.inputs[2]]), quant_of(graph[node.outputs[0]])
         if bias.exponents != out.exponents:
             yield node.name, f"bias exponents {bias.exponents}, output's {out.exponents}"
 
@@ -241,24 +242,24 @@ def _padding_on_input_grid(graph: Graph) -> Broken:
     for node in graph.nodes:
         at = OPS[node.op].border
         if at is not None and len(node.inputs) > at:
-            x, pad = _quant(graph[node.inputs[0]]), _quant(graph[node.inputs[at]])
-            if (x.bits, x.exponents) != (pad.bits, pad.exponents):
+            x, pad = quant_of(graph[node.inputs[0]]), quant_of(graph[node.inputs[at]])
+            if x.grid != pad.grid:
                 yield node.name, f"padding is on {_short(pad)}, the input on {_short(x)}"
 
 
 def _one_grid(graph: Graph) -> Broken:
     for node in graph.nodes:
         if OPS[node.op].grid == "same":
-            out = _quant(graph[node.outputs[0]])
+            out = quant_of(graph[node.outputs[0]])
             for value in OPS[node.op].moved(graph.ins(node)):
-                quant = _quant(value)
-                if (quant.bits, quant.exponents) != (out.bits, out.exponents):
+                quant = quant_of(value)
+                if quant.grid != out.grid:
                     yield node.name, f"'{value.name}' is on {_short(quant)}, the output on {_short(out)}"
 
 
 def _weight_widths(graph: Graph) -> Broken:
     for node in _weighted(graph):
-        weights = _quant(graph[node.inputs[1]])
+        weights = quant_of(graph[node.inputs[1]])
         if weights.bits not in (8, 16) or weights.axis not in (None, 0):
             yield node.name, f"weights of {weights.bits} bits along axis {weights.axis}; 8 or 16, along outputs"
 
@@ -266,7 +267,7 @@ def _weight_widths(graph: Graph) -> Broken:
 def _shifts(graph: Graph) -> Broken:
     for node in graph.nodes:
         low, high = OPS[node.op].exponents
-        limits = (Limit(_quant(graph[node.outputs[0]]).exponent, low, high), *OPS[node.op].limits(node, graph))
+        limits = (Limit(quant_of(graph[node.outputs[0]]).exponent, low, high), *OPS[node.op].limits(node, graph))
         for limit in limits:
             if not limit.least <= limit.value <= limit.most:
                 yield (
@@ -277,11 +278,6 @@ def _shifts(graph: Graph) -> Broken:
 
 def _weighted(graph: Graph) -> Iterator[Node]:
     return (node for node in graph.nodes if node.op in WEIGHTED)
-
-
-def _quant(value: Value) -> Quant:
-    assert value.quant is not None  # an earlier rule
-    return value.quant
 
 
 def _short(quant: Quant) -> str:

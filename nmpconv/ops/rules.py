@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nmpconv.errors import Unsupported
-from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.op import Op, quant_of
 from nmpconv.ops.traits import Rule
 
@@ -33,14 +33,14 @@ def _rules(op: Op, node: Node, graph: Graph) -> Iterator[Rule]:
         yield "an operand is no int8 or int16 with one exponent", quant.bits < 32 and len(quant.exponents) == 1
     if op.grid == "same":
         for x in op.moved(inputs[:operands]):
-            yield "an operand has another grid than the output", _grid(quant_of(x)) == _grid(quant_of(y))
+            yield "an operand has another grid than the output", quant_of(x).grid == quant_of(y).grid
     axis = getattr(params, "axis", None)
     if axis is not None:
         yield f"axis {axis} is not there", 0 <= axis < len(inputs[0].shape)
         yield f"axis {axis} is too long", op.axis_max is None or inputs[0].shape[axis] <= op.axis_max
     if op.border is not None:
         for value in inputs[op.border : op.border + 1]:
-            yield "padding is on another grid than the input", _grid(quant_of(value)) == _grid(quant_of(inputs[0]))
+            yield "padding is on another grid than the input", quant_of(value).grid == quant_of(inputs[0]).grid
     yield from op.rules(params, inputs, y)
     wrong = op.misfit(params, inputs)
     yield wrong, not wrong
@@ -51,10 +51,6 @@ def _rules(op: Op, node: Node, graph: Graph) -> Iterator[Rule]:
     for limit in op.limits(node, graph):
         problem = f"a shift or a difference of exponents of {limit.value} is not in [{limit.least}, {limit.most}]"
         yield problem, limit.least <= limit.value <= limit.most
-
-
-def _grid(quant: Quant) -> tuple[int, tuple[int, ...]]:
-    return quant.bits, quant.exponents
 
 
 def rank(value: Value, wanted: int) -> Rule:

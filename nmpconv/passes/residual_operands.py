@@ -98,7 +98,7 @@ def _sums(graph: Graph) -> Iterator[Sum]:
             return False
         assert layer is not None
         x = graph[layer.inputs[0]]
-        one_grid = _grid(rest) == _grid(total) and quant_of(total).bits == quant_of(x).bits == 8
+        one_grid = quant_of(rest).grid == quant_of(total).grid and quant_of(total).bits == quant_of(x).bits == 8
         return one_grid and not is_depthwise(layer.params.groups, x.shape, product.shape)
 
     for node in graph.nodes:
@@ -108,8 +108,3 @@ def _sums(graph: Graph) -> Iterator[Sum]:
             if chosen:
                 name, other = max(chosen, key=lambda pair: at[makers[pair[0]].name])  # case 1
                 yield Sum(makers[name], node, other)
-
-
-def _grid(value: Value) -> tuple[int, tuple[int, ...]]:
-    quant = quant_of(value)
-    return quant.bits, quant.exponents

@@ -26,6 +26,7 @@ from nmpconv.errors import Unsupported, UsageError
 from nmpconv.ir import Graph, Node, State, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.concat import ConcatParams
+from nmpconv.ops.op import quant_of
 from nmpconv.ops.slice import SliceParams
 from nmpconv.ops.window import is_padded
 
@@ -281,9 +282,8 @@ class _Step:
     @staticmethod
     def _open(value: Value, start: int) -> Value:
         """With the start in its clip range, which data movement does not look at."""
-        assert value.quant is not None
-        low, high = min(value.quant.lo, start), max(value.quant.hi, start)
-        return replace(value, quant=replace(value.quant, lo=low, hi=high))
+        quant = quant_of(value)
+        return replace(value, quant=replace(quant, lo=min(quant.lo, start), hi=max(quant.hi, start)))
 
     def _fresh(self, name: str) -> str:
         taken = {*self.whole.values, *self.values, *(node.name for node in self.whole.nodes)}
@@ -373,9 +373,8 @@ def _pool(node: Node, graph: Graph, axis: int) -> Sliding | None:
     padded = any(getattr(node.params, f"pad_{at}") for at in (front, end))
     if padded and not OPS[node.op].grid == "same":
         raise Unsupported(_about(node, "a mean whose windows begin or end in padding"), hint="pool without padding")
-    quant = graph[node.inputs[0]].quant
-    assert quant is not None
-    return _sliding(node, axis, getattr(node.params, f"kernel_{side}"), INT_MIN[quant.bits])
+    bits = quant_of(graph[node.inputs[0]]).bits
+    return _sliding(node, axis, getattr(node.params, f"kernel_{side}"), INT_MIN[bits])
 
 
 def _sliding(node: Node, axis: int, kernel: int, start: int) -> Sliding:

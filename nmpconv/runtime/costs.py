@@ -30,6 +30,7 @@ from nmpconv.ops.conv_add import CONV, ConvAdd
 from nmpconv.ops.custom import Custom
 from nmpconv.ops.effort import Sums
 from nmpconv.ops.gather import Gather
+from nmpconv.ops.op import quant_of
 from nmpconv.ops.weighted import Weighted
 from nmpconv.runtime import interpreter
 from nmpconv.runtime.interpreter import TargetNeeds
@@ -265,8 +266,7 @@ def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Cou
 
 
 def _exponent(value: Value) -> int:
-    assert value.quant is not None
-    return value.quant.exponents[0]
+    return quant_of(value).exponents[0]
 
 
 def _run(x: Sequence[int], y: Sequence[int]) -> int:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from nmpconv.base.fixed_point import EXPONENT_MAX, SHIFT_MAX, SHIFT_MIN
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.op import quant_of
 from nmpconv.ops.requantize import requantize
 from nmpconv.passes.quantize.exponents import saturating
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -47,14 +48,11 @@ def _least(graph: Graph, node: Node) -> Iterator[tuple[str, int]]:
 
 
 def _exponent(values: Graph | Mapping[str, Value], name: str) -> int:
-    quant = values[name].quant
-    assert quant is not None
-    return quant.exponent
+    return quant_of(values[name]).exponent
 
 
 def with_exponent(value: Value, exponent: int) -> Value:
-    assert value.quant is not None
-    return replace(value, quant=saturating(value.quant.bits, exponent, value.clamp))
+    return replace(value, quant=saturating(quant_of(value).bits, exponent, value.clamp))
 
 
 def _own_grid(graph: Graph) -> Graph:
@@ -68,11 +66,11 @@ def _own_grid(graph: Graph) -> Graph:
         if low <= _exponent(graph, out.name) <= high:
             nodes.append(node)
             continue
-        assert out.quant is not None
-        own = OPS[node.op].own_exponent(node, out.quant.bits)
+        bits = quant_of(out).bits
+        own = OPS[node.op].own_exponent(node, bits)
         assert own is not None
         fresh = f"{node.name}.output"
-        values[fresh] = replace(out, name=fresh, quant=saturating(out.quant.bits, own, None))
+        values[fresh] = replace(out, name=fresh, quant=saturating(bits, own, None))
         nodes.append(replace(node, outputs=(fresh,)))
         nodes += requantized(values, fresh, fresh, out.name)
     return replace(graph, nodes=tuple(nodes))
@@ -110,8 +108,7 @@ def requantized(values: dict[str, Value], label: str, x: str, y: str) -> list[No
     goal = _exponent(values, y)
     while (step := goal - _exponent(values, x)) > SHIFT_MAX or step < SHIFT_MIN:
         name, source = f"{label}.{len(nodes)}", values[x]
-        assert source.quant is not None
-        quant = saturating(16, source.quant.exponent + min(max(step, SHIFT_MIN), SHIFT_MAX), None)
+        quant = saturating(16, quant_of(source).exponent + min(max(step, SHIFT_MIN), SHIFT_MAX), None)
         values[name] = replace(source, name=name, quant=quant, clamp=None)
         nodes.append(requantize(name, x, name))
         x = name

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from nmpconv.errors import UsageError
 from nmpconv.ir import Graph, State
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize.legalize import requantized
 
 FORM = "OUTPUT=INPUT"
@@ -53,19 +54,13 @@ def checked(graph: Graph, texts: Sequence[str]) -> dict[str, str]:
 def run(graph: Graph, texts: Sequence[str]) -> Graph:
     """graph: of integers, before the memory plan. All states start as 0."""
     taken = checked(graph, texts)
-    apart = {output for name, output in taken.items() if _grid(graph, name) != _grid(graph, output)}
+    apart = {output for name, output in taken.items() if quant_of(graph[name]).grid != quant_of(graph[output]).grid}
     is_result = not set(taken.values()) < set(graph.outputs)  # outputs that states take over are results, too
     for name, output in taken.items():
         if output in apart or (apart and is_result):
             graph, output = _requantized(graph, name, output, is_result)
         graph = replace(graph, states={**graph.states, name: State(output)})
     return graph
-
-
-def _grid(graph: Graph, name: str) -> tuple[int, tuple[int, ...]]:
-    quant = graph[name].quant
-    assert quant is not None
-    return quant.bits, tuple(quant.exponents)
 
 
 def _requantized(graph: Graph, name: str, output: str, is_result: bool) -> tuple[Graph, str]:  # case 2

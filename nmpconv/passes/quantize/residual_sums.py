@@ -15,7 +15,8 @@ import numpy as np
 from nmpconv.base import fixed_point
 from nmpconv.calib.activation_cache import Evidence, residual_sums
 from nmpconv.calib.sampled_rows import Rows
-from nmpconv.ir import Graph, Node, Quant, Value
+from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.op import quant_of
 from nmpconv.passes import residual_operands
 
 
@@ -48,16 +49,11 @@ def wanted_rows(
 def _less(rows: Rows, other: Value, integers: np.ndarray, drift: float) -> Rows:
     channels = other.shape[-1]
     at = integers.reshape(-1, other.size // channels, channels)[rows.images, rows.positions]
-    wanted = rows.values - fixed_point.dequantize(at, _quant(other).exponent) - drift
+    wanted = rows.values - fixed_point.dequantize(at, quant_of(other).exponent) - drift
     return rows._replace(values=wanted.astype(np.float32))
 
 
 def _drift(operands: Sequence[Value], total: Value) -> float:
     """Half a step of the finer operand: what is below a step of the sum is as often each multiple of that step."""
-    finest = min(_quant(value).exponent for value in operands)
-    return math.ldexp(0.5, finest) if _quant(total).exponent > finest else 0.0
-
-
-def _quant(value: Value) -> Quant:
-    assert value.quant is not None
-    return value.quant
+    finest = min(quant_of(value).exponent for value in operands)
+    return math.ldexp(0.5, finest) if quant_of(total).exponent > finest else 0.0

@@ -35,6 +35,7 @@ from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import INT_OF_BITS, Graph, Node, Observed, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize import intervals, score_slopes, table_readers
 from nmpconv.passes.quantize import weight_exponents as grids
 from nmpconv.passes.quantize.bias import on_output_grid
@@ -115,15 +116,10 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
 
 def _of_constant(value: Value, node: Node, graph: Graph) -> Observed:
     """Origin of the exponent of an op's own constant."""
-    quant = _quant(value)
+    quant = quant_of(value)
     around = [other.quant.exponents for other in (*graph.ins(node), *graph.outs(node)) if other.quant is not None]
     operand = any(other.is_const and other.shape == value.shape for other in graph.ins(node))
     return Observed(0.0, 0.0, "derived" if quant.exponents in around else "max" if operand else "fixed")
-
-
-def _quant(value: Value) -> Quant:
-    assert value.quant is not None
-    return value.quant
 
 
 def _data(graph: Graph, name: str) -> np.ndarray:
@@ -163,7 +159,7 @@ class _Layer:
 
     def __init__(self, graph: Graph, node: Node, how: Rounding, seen: Interval, slopes: Weights | None) -> None:
         self.graph, self.node, self.how, self.slopes = graph, node, how, slopes
-        self.x, self.y = _quant(graph[node.inputs[0]]), _quant(graph[node.outputs[0]])
+        self.x, self.y = quant_of(graph[node.inputs[0]]), quant_of(graph[node.outputs[0]])
         self.shape: Matrix = matrix(graph, node)
         self.weights = _data(graph, node.inputs[1]).reshape(self.shape.weight_shape[0], -1)
         self.bias = _data(graph, node.inputs[2])
@@ -326,7 +322,7 @@ def with_weights(graph: Graph, trained: Mapping[str, tuple[np.ndarray, np.ndarra
             q, b = trained[node.name]
             bits = narrowest(b, bias_bits)
             assert bits is not None
-            grid = replace(_quant(bias), bits=bits, lo=fixed_point.INT_MIN[bits], hi=fixed_point.INT_MAX[bits])
+            grid = replace(quant_of(bias), bits=bits, lo=fixed_point.INT_MIN[bits], hi=fixed_point.INT_MAX[bits])
             fresh.append(replace(weight, data=q.astype(weight.dtype)))
             fresh.append(replace(bias, data=b.astype(grid.dtype), dtype=grid.dtype, quant=grid))
     return graph.with_values(*fresh)
