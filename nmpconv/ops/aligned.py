@@ -12,10 +12,11 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, SPREAD_MAX, Int64, rsh, sat
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.broadcast import Broadcast
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import exponent_for, quantize_constants
-from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit, Origins, combined, exponents_of, same_rank, spread_limits
+from nmpconv.ops.op import Case, QArray, quant_of
+from nmpconv.ops.traits import Bounds, Limit, Origins, combined, exponents_of, spread_limits
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -29,20 +30,13 @@ class AlignedParams:
     pass
 
 
-class Aligned(Op):
+class Aligned(Broadcast):
     """numpy broadcasting of two operands; one may be constant. kind: the ONNX op that computes it in float."""
 
     clamps = True
-    in_place = True
-    operands = 2
     kind: ClassVar[str]
     combine: ClassVar[np.ufunc]
-    elementwise = True
-    joins = True
     homogeneous = True
-
-    def infer(self, params: AlignedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
-        return [np.broadcast_shapes(*(x.shape for x in inputs))]
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         yield from spread_limits(node, graph)
@@ -66,9 +60,6 @@ class Aligned(Op):
 
     def makes_whole(self, params: Any) -> bool:
         return True
-
-    def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
-        return same_rank(inputs, output)
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant gets 16 bits and an exponent by its largest value, at most SPREAD_MAX from the other operand's."""

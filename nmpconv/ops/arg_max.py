@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.along_axis import AlongAxis
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.gather_elements import choose
-from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.traits import Rule, unfit
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class ArgMaxParams:
     count: int = 1
 
 
-class ArgMax(Op):
+class ArgMax(AlongAxis):
     name = "arg_max"
     Params = ArgMaxParams
     exponents = (0, 0)
@@ -78,12 +79,6 @@ class ArgMax(Op):
 
     def numbers(self, params: ArgMaxParams, inputs: Sequence[Value]) -> int:
         return inputs[0].shape[params.axis]
-
-    def keeps_batch(self, params: ArgMaxParams, inputs: Sequence[Value], output: Value) -> bool:
-        return params.axis % len(output.shape) != 0
-
-    def renamed(self, params: ArgMaxParams, axes: Sequence[int]) -> ArgMaxParams:
-        return replace(params, axis=axes[params.axis])
 
     def reference(self, params: ArgMaxParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y[..., j, ...] = i of the element x[..., i, ...] that j others come before; e_y = 0."""

@@ -13,17 +13,14 @@ from nmpconv.base.fixed_point import SPREAD_MAX, div, sat
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.op import Case, QArray, quant_of
+from nmpconv.ops.pool import Pool
 from nmpconv.ops.reduction import lower_reduction
-from nmpconv.ops.traits import Border, Bounds, Limit, Origins, Rule, hull
+from nmpconv.ops.traits import Border, Bounds, Limit, Origins, hull
 from nmpconv.ops.window import (
     bordered,
     is_padded,
     padded,
-    pool_out,
-    pool_rules,
-    pool_work,
-    renamed_window,
     sees_pixels,
     tap,
 )
@@ -48,14 +45,12 @@ class AveragePoolParams:
     count_include_pad: bool = False
 
 
-class AveragePool(Op):
+class AveragePool(Pool):
     name = "average_pool"
     Params = AveragePoolParams
     clamps = True
     restrictions = f"kernels of at most {AREA_MAX} pixels, every window sees a pixel"
     onnx = ("AveragePool", "GlobalAveragePool", "ReduceMean")
-    monotone = True
-    homogeneous = True
 
     def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         if node.op_type == "ReduceMean":
@@ -84,7 +79,7 @@ class AveragePool(Op):
     def infer(self, params: AveragePoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
         if (area := params.kernel_h * params.kernel_w) > AREA_MAX:
             raise Unsupported(f"a kernel of {area} pixels", hint=f"at most {AREA_MAX}")
-        return [pool_out(params, inputs[0].shape)]
+        return super().infer(params, inputs)
 
     def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
         p: AveragePoolParams = node.params
@@ -98,21 +93,9 @@ class AveragePool(Op):
         )
         to.transpose(y, (0, 2, 3, 1), node.outputs[0])
 
-    def rules(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
-        return pool_rules(params, inputs[0])
-
-    def reads(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> list[int]:
-        return [pool_work(params, inputs[0], output)]
-
-    def work(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> int:
-        return pool_work(params, inputs[0], output)
-
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         x, y = quant_of(graph[node.inputs[0]]).exponent, quant_of(graph[node.outputs[0]]).exponent
         yield Limit(x - y, -SPREAD_MAX, SPREAD_MAX, below=node.inputs, above=node.outputs)
-
-    def by_channel(self, params: AveragePoolParams, inputs: Sequence[Value], output: Value) -> bool:
-        return True
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         return hull((*inputs, (0.0, 0.0))) if node.params.count_include_pad else inputs[0]
@@ -137,9 +120,6 @@ class AveragePool(Op):
         wider = replace(bordered(params, border), count_include_pad=True)
         counts = params.count_include_pad or not is_padded(params)
         return (wider, None) if border.value == 0 and counts and sees_pixels(wider) else None
-
-    def renamed(self, params: AveragePoolParams, axes: Sequence[int]) -> AveragePoolParams | None:
-        return renamed_window(params, axes)
 
     def window(self, params: AveragePoolParams, inputs: Sequence[Value]) -> tuple[int, int]:
         return params.kernel_h, 1

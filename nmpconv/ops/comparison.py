@@ -6,37 +6,31 @@ A tensor of bool is one of zeros and ones here: And is the minimum of two, Or th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nmpconv.base.fixed_point import SHIFT_MIN, SPREAD_MAX, rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.aligned import AlignedParams, aligned_operands
+from nmpconv.ops.broadcast import Broadcast
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
-from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Limit, same_rank, spread_limits
+from nmpconv.ops.op import Case, QArray, quant_of
+from nmpconv.ops.traits import Limit, spread_limits
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
 
 
-class Compare(Op):
+class Compare(Broadcast):
     """numpy broadcasting of two operands; one may be constant. kind: the ONNX op that compares floats."""
 
     Params = AlignedParams
-    in_place = True
-    operands = 2
     exponents = (SHIFT_MIN, 0)
     kind: ClassVar[str]
     holds: ClassVar[np.ufunc]
-    elementwise = True
-    joins = True
     counted = True
-
-    def infer(self, params: AlignedParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
-        return [np.broadcast_shapes(*(x.shape for x in inputs))]
 
     def numbers(self, params: AlignedParams, inputs: Sequence[Value]) -> int:
         return 2
@@ -46,9 +40,6 @@ class Compare(Op):
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return spread_limits(node, graph)
-
-    def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
-        return same_rank(inputs, output)
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant gets 16 bits and an exponent by its largest value, at most SPREAD_MAX from the other operand's."""

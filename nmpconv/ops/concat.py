@@ -11,8 +11,9 @@ import numpy as np
 from nmpconv.base.fixed_point import quantize
 from nmpconv.errors import Invalid
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.along_axis import AlongAxis
 from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.rules import alike
 from nmpconv.ops.traits import Rule, channels_of
 
@@ -26,7 +27,7 @@ class ConcatParams:
     axis: int = 0
 
 
-class Concat(Op):
+class Concat(AlongAxis):
     name = "concat"
     Params = ConcatParams
     grid = "same"
@@ -60,15 +61,12 @@ class Concat(Op):
 
     def keeps_batch(self, params: ConcatParams, inputs: Sequence[Value], output: Value) -> bool:
         """A constant is there once, not once for each sample."""
-        return params.axis % len(output.shape) != 0 and not any(x.is_const for x in inputs)
+        return super().keeps_batch(params, inputs, output) and not any(x.is_const for x in inputs)
 
     def part(
         self, params: ConcatParams, inputs: Sequence[Value], output: Value, axis: int, size: int
     ) -> tuple[ConcatParams, list[int | None]] | None:
         return None if axis == params.axis else (params, [axis] * len(inputs))
-
-    def renamed(self, params: ConcatParams, axes: Sequence[int]) -> ConcatParams:
-        return ConcatParams(axes[params.axis])
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """Constants on the grid of the output, each a clone of its own; the calibrated range covers them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import inf
 from typing import TYPE_CHECKING
@@ -13,8 +13,9 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.along_axis import AlongAxis
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.traits import Bounds, Limit, channels_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class CumSumParams:
     reverse: bool = False
 
 
-class CumSum(Op):
+class CumSum(AlongAxis):
     name = "cum_sum"
     Params = CumSumParams
     axis_max = AXIS_MAX
@@ -71,17 +72,11 @@ class CumSum(Op):
         low, high = inputs[0]
         return (0.0 if low >= 0 else -inf), (0.0 if high <= 0 else inf)
 
-    def keeps_batch(self, params: CumSumParams, inputs: Sequence[Value], output: Value) -> bool:
-        return params.axis % len(output.shape) != 0
-
     def by_channel(self, params: CumSumParams, inputs: Sequence[Value], output: Value) -> bool:
         return params.axis != len(output.shape) - 1
 
     def factors(self, params: CumSumParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
         return [channels_of(output)] if self.by_channel(params, inputs, output) else None
-
-    def renamed(self, params: CumSumParams, axes: Sequence[int]) -> CumSumParams:
-        return replace(params, axis=axes[params.axis])
 
     def reference(self, params: CumSumParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """y = sat(rsh(S, e_y - e_x)), S the sum of x along the axis up to here; |S| <= 2^31."""

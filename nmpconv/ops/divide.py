@@ -24,11 +24,12 @@ from nmpconv.base.fixed_point import (
 )
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.broadcast import Broadcast
 from nmpconv.ops.case import WIDTHS, Operand, by, elementwise, fed, grid, single
 from nmpconv.ops.constant import quantize_constants
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import ANY, Bounds, Limit, combined, exponents_of, same_rank
+from nmpconv.ops.op import Case, QArray, quant_of
+from nmpconv.ops.traits import ANY, Bounds, Limit, combined, exponents_of
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -42,16 +43,12 @@ class DivideParams:
     down: bool = False
 
 
-class Divide(Op):
+class Divide(Broadcast):
     name = "divide"
     Params = DivideParams
     clamps = True
-    in_place = True
-    operands = 2
     restrictions = "a divisor of 0 gives the end of the range, and 0 / 0 is 0"
     onnx = ("Div",)
-    elementwise = True
-    joins = True
 
     def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Dividing by a constant is multiplying by its reciprocal; integers are divided to integers, and so are whole
@@ -70,9 +67,6 @@ class Divide(Op):
             to.emit("divide", to.aligned(x, to.value(divisor)), DivideParams(True), node.outputs[0])
             return
         to.emit("mul", to.aligned(x, to.const(1.0 / numbers, divisor)), MulParams(), node.outputs[0])
-
-    def infer(self, params: DivideParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
-        return [np.broadcast_shapes(*(x.shape for x in inputs))]
 
     def work(self, params: DivideParams, inputs: Sequence[Value], output: Value) -> int:
         return output.size * 8
@@ -98,9 +92,6 @@ class Divide(Op):
 
     def makes_whole(self, params: DivideParams) -> bool:
         return params.down
-
-    def keeps_batch(self, params: DivideParams, inputs: Sequence[Value], output: Value) -> bool:
-        return same_rank(inputs, output)
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant gets 16 bits and an exponent by its largest value that keeps e_a - e_b - e_y legal."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,9 @@ import numpy as np
 from nmpconv.base.fixed_point import RANK_MAX
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.along_axis import AlongAxis
 from nmpconv.ops.case import WIDTHS, fed, grid, single
-from nmpconv.ops.op import Case, Op, QArray
+from nmpconv.ops.op import Case, QArray
 from nmpconv.ops.traits import channels_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class GatherParams:
     index: tuple[int, ...] = ()
 
 
-class Gather(Op):
+class Gather(AlongAxis):
     name = "gather"
     Params = GatherParams
     grid = "same"
@@ -57,12 +58,6 @@ class Gather(Op):
         if outside:
             raise Unsupported(f"index {outside[0]} along an axis of {shape[axis]}", hint=f"0 to {shape[axis] - 1}")
         return [(*shape[:axis], len(params.index), *shape[axis + 1 :])]
-
-    def keeps_batch(self, params: GatherParams, inputs: Sequence[Value], output: Value) -> bool:
-        return params.axis % len(output.shape) != 0
-
-    def renamed(self, params: GatherParams, axes: Sequence[int]) -> GatherParams:
-        return replace(params, axis=axes[params.axis])
 
     def factors(self, params: GatherParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
         return [np.asarray(params.index) if params.axis == len(output.shape) - 1 else channels_of(output)]

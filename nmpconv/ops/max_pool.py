@@ -14,11 +14,12 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
 from nmpconv.ops.mul import MulParams
-from nmpconv.ops.op import Case, Op, QArray
+from nmpconv.ops.op import Case, QArray
 from nmpconv.ops.pad import LOWEST
+from nmpconv.ops.pool import Pool
 from nmpconv.ops.reduction import lower_reduction
-from nmpconv.ops.traits import Border, Rule
-from nmpconv.ops.window import bordered, padded, pool_out, pool_rules, pool_work, renamed_window, sees_pixels, tap
+from nmpconv.ops.traits import Border
+from nmpconv.ops.window import bordered, padded, sees_pixels, tap
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -39,14 +40,12 @@ class MaxPoolParams:
     pad_right: int = 0
 
 
-class MaxPool(Op):
+class MaxPool(Pool):
     name = "max_pool"
     Params = MaxPoolParams
     grid = "same"
     restrictions = "every window sees a pixel"
     onnx = ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
-    monotone = True
-    homogeneous = True
 
     def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         if node.op_type in ("ReduceMax", "ReduceMin"):
@@ -63,21 +62,6 @@ class MaxPool(Op):
             params = MaxPoolParams(**node.pool_window((height, width)).params("kernel", "stride", "dilation", "pad"))
         to.nchw(to.emit("max_pool", (x,), bordered(params, border)), node.outputs[0], like=node.input(0))
 
-    def infer(self, params: MaxPoolParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
-        return [pool_out(params, inputs[0].shape)]
-
-    def rules(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> Iterator[Rule]:
-        return pool_rules(params, inputs[0])
-
-    def reads(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> list[int]:
-        return [pool_work(params, inputs[0], output)]
-
-    def work(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> int:
-        return pool_work(params, inputs[0], output)
-
-    def by_channel(self, params: MaxPoolParams, inputs: Sequence[Value], output: Value) -> bool:
-        return True
-
     def take_border(
         self, params: MaxPoolParams, inputs: Sequence[Value], border: Border, least: float
     ) -> tuple[MaxPoolParams, None] | None:
@@ -85,9 +69,6 @@ class MaxPool(Op):
         wider = bordered(params, border)
         plain = params.dilation_h == params.dilation_w == 1 and sees_pixels(wider)
         return (wider, None) if plain and least >= border.value else None
-
-    def renamed(self, params: MaxPoolParams, axes: Sequence[int]) -> MaxPoolParams | None:
-        return renamed_window(params, axes)
 
     def window(self, params: MaxPoolParams, inputs: Sequence[Value]) -> tuple[int, int]:
         return params.kernel_h, params.dilation_h

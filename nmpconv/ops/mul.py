@@ -11,10 +11,11 @@ import numpy as np
 
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.broadcast import Broadcast
 from nmpconv.ops.case import elementwise
 from nmpconv.ops.constant import quantize_constants
-from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit, Origins, combined, product_limits, same_rank
+from nmpconv.ops.op import Case, QArray, quant_of
+from nmpconv.ops.traits import Bounds, Limit, Origins, combined, product_limits
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -35,15 +36,11 @@ class MulOffsetParams:
     offset_y: float = 0
 
 
-class Mul(Op):
+class Mul(Broadcast):
     name = "mul"
     Params: ClassVar[type] = MulParams
     clamps = True
-    in_place = True
-    operands = 2
     onnx: ClassVar[tuple[str, ...]] = ("Mul", "Neg")
-    elementwise = True
-    joins = True
 
     def lower(self, node: OnnxNode, to: GraphBuilder) -> None:
         """Neg is multiplying by -1."""
@@ -56,9 +53,6 @@ class Mul(Op):
         if not to.is_const(operands[1]) and to[operands[0]].size < to[operands[1]].size:
             operands = operands[::-1]  # the first one can have an origin
         to.emit("mul", operands, MulParams(), output)
-
-    def infer(self, params: Any, inputs: Sequence[Value]) -> list[tuple[int, ...]]:
-        return [np.broadcast_shapes(*(x.shape for x in inputs))]
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         if not self.squares(node, ()):
@@ -82,9 +76,6 @@ class Mul(Op):
 
     def makes_whole(self, params: Any) -> bool:
         return True
-
-    def keeps_batch(self, params: Any, inputs: Sequence[Value], output: Value) -> bool:
-        return same_rank(inputs, output)
 
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
         """With a factor that is computed, as that of a squeeze-excite."""

@@ -14,12 +14,13 @@ from nmpconv.base.fixed_point import div, round_half_up, rsh, sat
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.aligned import AlignedParams
+from nmpconv.ops.along_axis import AlongAxis
 from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.constant import with_constant
 from nmpconv.ops.fully_connected import FullyConnectedParams
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.max_pool import MaxPoolParams
-from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.op import Case, QArray, quant_of
 from nmpconv.ops.rules import vector, within
 from nmpconv.ops.traits import Bounds, Rule
 
@@ -39,7 +40,7 @@ class SoftmaxParams:
     axis: int = -1
 
 
-class Softmax(Op):
+class Softmax(AlongAxis):
     name = "softmax"
     Params = SoftmaxParams
     exponents = (-16, 0)
@@ -79,12 +80,6 @@ class Softmax(Op):
 
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         return 0.0, 1.0
-
-    def keeps_batch(self, params: SoftmaxParams, inputs: Sequence[Value], output: Value) -> bool:
-        return params.axis % len(output.shape) != 0
-
-    def renamed(self, params: SoftmaxParams, axes: Sequence[int]) -> SoftmaxParams:
-        return replace(params, axis=axes[params.axis])
 
     def part(
         self, params: SoftmaxParams, inputs: Sequence[Value], output: Value, axis: int, size: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -10,9 +10,7 @@ import numpy as np
 
 from nmpconv.base.fixed_point import INT_MAX
 from nmpconv.errors import Unsupported
-from nmpconv.ir import Value
-from nmpconv.ops.rules import rank
-from nmpconv.ops.traits import Border, Rule
+from nmpconv.ops.traits import Border
 
 P = TypeVar("P", bound=Any)
 
@@ -53,17 +51,6 @@ def pool_out(params: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
         if last >= size or far:
             raise Unsupported("a window that sees only padding", hint="paddings smaller than the kernel")
     return (shape[0], oh, ow, shape[3])
-
-
-def pool_rules(params: Any, x: Value) -> Iterator[Rule]:
-    """Conditions that `pool_out` relies on."""
-    yield rank(x, 4)
-    yield f"a kernel of {params.kernel_h} x {params.kernel_w}", min(params.kernel_h, params.kernel_w) >= 1
-
-
-def pool_work(params: Any, x: Value, y: Value) -> int:
-    """Elements of all windows; padding costs nothing."""
-    return y.size * min(params.kernel_h, x.shape[1]) * min(params.kernel_w, x.shape[2])
 
 
 def readings(params: Any, shape: tuple[int, ...], kernel: tuple[int, int]) -> tuple[int, int]:
