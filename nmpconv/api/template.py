@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from os import PathLike
@@ -11,6 +10,7 @@ from pathlib import Path
 import onnx
 
 from nmpconv.api.keyword_checks import forgiving
+from nmpconv.conversion.recipes import quoted
 from nmpconv.data.images import guess_layout
 from nmpconv.errors import InputError, refusal
 from nmpconv.frontend.read import read
@@ -63,25 +63,20 @@ def init(model: str | PathLike[str], *, folder: str | PathLike[str] | None = Non
     place = path.name if folder is None else Path(os.path.relpath(path, folder)).as_posix()
     if not place.isascii() and place.encode(errors="ignore").decode() != place:
         raise InputError("a name that is not UTF-8, which no project file can have", where=str(path), hint="rename it")
-    text = [f"model = {_quoted(place)}", 'output = "build"  # of each target NAME.nmp, NAME.html, NAME.json', ""]
+    text = [f"model = {quoted(place)}", 'output = "build"  # of each target NAME.nmp, NAME.html, NAME.json', ""]
     if len(inputs) > 1:
         text += ["[data.calibration]  # about 100 samples of each input, without labels"]
-        text += [f"{_quoted(model_input.name)} = {_quoted(f'{model_input.name}.npy')}" for model_input in inputs]
+        text += [f"{quoted(model_input.name)} = {quoted(f'{model_input.name}.npy')}" for model_input in inputs]
     else:
         text += ["[data]", 'calibration = "calib/"  # about 100 samples, without labels: a folder, a list, an .npy']
         text += ['# test = "test/labels.csv"  # with labels: what top-1, agreement and SQNR are measured on']
     text += ["", "[convert]  # keywords of nmpconv.convert, for all targets", 'bits = "8"']
     for model_input in inputs:
         text += [
-            f"# input {_quoted(model_input.name)}: {'x'.join(map(str, model_input.shape))}",
+            f"# input {quoted(model_input.name)}: {'x'.join(map(str, model_input.shape))}",
             *_look(model_input),
         ]
     return "\n".join(text) + "\n" + END
-
-
-def _quoted(text: str) -> str:
-    """A string of TOML, which has no surrogates and no DEL."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _look(model_input: _Input) -> list[str]:

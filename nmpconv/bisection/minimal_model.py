@@ -18,13 +18,14 @@ from nmpconv.base.progress import silent
 from nmpconv.bisection.ranking import TENSOR, Row
 from nmpconv.bisection.reconversion import Rebuilt
 from nmpconv.calib.engine import OnnxEngine
-from nmpconv.calib.original_model import needed, reads
+from nmpconv.calib.original_model import needed
 from nmpconv.conversion import recipes
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.pipeline import Result, convert
 from nmpconv.data.samples import model_input
 from nmpconv.errors import NmpError
 from nmpconv.frontend.read import read
+from nmpconv.frontend.toposort import reads
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
 

@@ -22,7 +22,7 @@ from nmpconv.calib import resize_ties
 from nmpconv.frontend.integer_operators import MOVES
 from nmpconv.frontend.to_float32 import REALS, single_graph
 from nmpconv.frontend.to_onnx import IR_VERSION
-from nmpconv.frontend.toposort import name_apart
+from nmpconv.frontend.toposort import name_apart, reads
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
 
@@ -115,13 +115,6 @@ def needed(graph: onnx.GraphProto, outputs: Iterable[str]) -> list[onnx.NodeProt
     return list(nodes.values())
 
 
-def reads(node: onnx.NodeProto) -> list[str]:
-    """The tensors that a node reads, its subgraphs included; names of a subgraph's own tensors are among them."""
-    inner = [name for graph in _subgraphs(node) for sub in graph.node for name in reads(sub)]
-    returned = [value.name for graph in _subgraphs(node) for value in graph.output]
-    return [name for name in (*node.input, *inner, *returned) if name]
-
-
 def activations(graph: onnx.GraphProto) -> set[str]:
     """The tensors whose values, not only shapes, depend on the inputs. Nodes have to be in order."""
     constants = {tensor.name for tensor in graph.initializer}
@@ -149,10 +142,6 @@ def _jumps(node: onnx.NodeProto) -> bool:
     if node.op_type == "GridSample":
         return any(attribute.s == b"nearest" for attribute in node.attribute if attribute.name == "mode")
     return node.op_type in JUMPS
-
-
-def _subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    return [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
 
 
 def _replace(field: object, items: Iterable[object]) -> None:

@@ -29,6 +29,7 @@ from nmpconv.base.sqnr import SAME_DB
 from nmpconv.calib import original_model
 from nmpconv.calib.engine import Engine, FloatEngine, is_small
 from nmpconv.calib.float_noise import Known, rounded_more
+from nmpconv.frontend.toposort import reads
 from nmpconv.ir import Graph
 from nmpconv.ops.lookup import LookupParams
 
@@ -224,7 +225,7 @@ class _Both:
         late = [name for name in names if name in jumped]
         moving = original_model.activations(graph) - jumped
         jumping = [node for node in original_model.needed(graph, late) if jumped.intersection(node.output)]
-        edge = dict.fromkeys(name for node in jumping for name in original_model.reads(node) if name in moving)
+        edge = dict.fromkeys(name for node in jumping for name in reads(node) if name in moving)
         common = self._common(list(edge))
         if not late or not all(gap.holds for pair in self._pairs for _, gap in self._inner(pair, common)):
             return {}
@@ -259,7 +260,7 @@ class _Both:
         sources: dict[str, set[str]] = {}
         direct: dict[str, set[str]] = {}
         for node in self._model.graph.node:
-            above = set().union(*(sources.get(name, set()) for name in original_model.reads(node)))
+            above = set().union(*(sources.get(name, set()) for name in reads(node)))
             for name in node.output:
                 direct[name] = above
                 sources[name] = {name} if name in names else above
@@ -275,8 +276,8 @@ class _Both:
             node = makers.get(waiting.pop(0))
             if node is not None and node not in inside:
                 inside.append(node)
-                waiting += [name for name in original_model.reads(node) if name not in agree]
-        read = dict.fromkeys(name for node in inside for name in original_model.reads(node) if name in agree)
+                waiting += [name for name in reads(node) if name not in agree]
+        read = dict.fromkeys(name for node in inside for name in reads(node) if name in agree)
         node, *others = inside
         earlier = ", ".join(_label(other) for other in others[:NAMED]) + (", ..." if others[NAMED:] else "")
         return replace(

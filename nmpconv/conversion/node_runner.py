@@ -46,10 +46,7 @@ def tensors(
             feed[i] = sample[name]
     arrays = [np.empty((len(samples), *value.shape), value.dtype) for value in fetched]
 
-    def run_some(indices: range) -> None:
-        interpreter.run_samples(data, feeds, arrays, indices)
-
-    each(run_some, _parts(len(samples), len(samples) * sum(_work(graph, node) for node in graph.nodes)))
+    _run(data, feeds, arrays, len(samples), sum(_work(graph, node) for node in graph.nodes))
     reals = [[_real(value, x) for x in array] for value, array in zip(fetched, arrays, strict=True)]
     return [list(row) for row in zip(*reals, strict=True)]
 
@@ -71,20 +68,21 @@ def step(graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
     feeds = [np.ascontiguousarray(env[name]).reshape(samples, *graph[name].shape) for name in active]
     arrays = [np.empty((samples, *value.shape), value.dtype) for value in outputs]
 
-    def run_some(indices: range) -> None:
-        interpreter.run_samples(data, feeds, arrays, indices)
-
-    each(run_some, _parts(samples, samples * work))
+    _run(data, feeds, arrays, samples, work)
     return {
         value.name: array.reshape(samples * value.shape[0], *value.shape[1:]) if value.shape else array
         for value, array in zip(outputs, arrays, strict=True)
     }
 
 
-def _parts(samples: int, work: int) -> list[range]:
-    """Parts of the samples; work: of all of them."""
-    count = PARTS if work > MUCH else 1
-    return [range(i * samples // count, (i + 1) * samples // count) for i in range(count)]
+def _run(data: bytes, feeds: Sequence[np.ndarray], outputs: Sequence[np.ndarray], samples: int, work: int) -> None:
+    """Runs a file on samples, [n, ...] of each input, and fills the outputs. work: of a sample."""
+    count = PARTS if samples * work > MUCH else 1
+
+    def run_part(i: int) -> None:
+        interpreter.run_samples(data, feeds, outputs, range(i * samples // count, (i + 1) * samples // count))
+
+    each(run_part, range(count))
 
 
 def _work(graph: Graph, node: Node) -> int:

@@ -272,9 +272,9 @@ def to_text(
             for key in ("method", "percentile") if i == 0 else ():
                 row |= {key: choice.value} if (choice := choices.of(group, key)) else {}
             row |= {"equalize": False} if name in exempt else {}
-            note = f"  # one grid: {', '.join(map(_string, known[:LISTED]))}" if i == 0 and known[1:] else ""
+            note = f"  # one grid: {', '.join(map(quoted, known[:LISTED]))}" if i == 0 and known[1:] else ""
             note += f" and {len(known) - LISTED} more" if i == 0 and known[LISTED:] else ""
-            tensors += [f"{_string(name)} = {_row(row)}{note}"] if row else []
+            tensors += [f"{quoted(name)} = {_row(row)}{note}"] if row else []
     weighted = [node.name for node in float_graph.nodes if node.op in WEIGHTED]
     rows = {
         name: {**ops, **{key: choice.value for key, choice in choices.ops.get(name, {}).items()}} for name in weighted
@@ -283,7 +283,7 @@ def to_text(
         [
             *(HEAD, "[convert]", *(f"{key} = {_value(value)}" for key, value in convert.items())),
             *("", "[tensors]", *tensors),
-            *("", "[ops]", *(f"{_string(name)} = {_row(row)}" for name, row in rows.items()), ""),
+            *("", "[ops]", *(f"{quoted(name)} = {_row(row)}" for name, row in rows.items()), ""),
         ]
     )
 
@@ -293,7 +293,7 @@ def lines(convert: Mapping[str, Any], rows: Sequence[tuple[str, str, Mapping[str
     parts = [*head.splitlines(), *(["[convert]"] if convert else [])]
     parts += [f"{key} = {_value(value)}" for key, value in convert.items()]
     for table in ("tensors", "ops"):
-        row_lines = [f"{_string(name)} = {_row(row)}" for of, name, row in rows if of == table and row]
+        row_lines = [f"{quoted(name)} = {_row(row)}" for of, name, row in rows if of == table and row]
         parts += [f"[{table}]", *row_lines] if row_lines else []
     return "\n".join(parts) + "\n"
 
@@ -303,8 +303,9 @@ def _row(row: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return _string(value) if isinstance(value, str) else json.dumps(value)
+    return quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
-def _string(text: str) -> str:
+def quoted(text: str) -> str:
+    """A string of TOML, which has no surrogates and no DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -206,13 +206,11 @@ class Link:
         *,
         patience: Callable[[int], float | None] | None = None,
         quiet: float | None = None,
-        progress: Callable[[int], None] = lambda done: None,
     ) -> list[bytes]:
         """The answers to requests that do not depend on each other. Raises RequestRefused, DeviceError."""
         answers: list[bytes] = [b""] * len(requests)
         waiting = deque(range(len(requests)))
         flying: dict[int, _Flight] = {}
-        done = 0
         step = -1  # the op of the last PROGRESS: only a later one is a sign of life, so every wait ends
         self.heard = time.monotonic()
         while waiting or flying:
@@ -236,8 +234,6 @@ class Link:
                     if flight.tries == 1 and patience is None:
                         self.took(time.monotonic() - flight.sent)
                     del flying[frame.seq]
-                    done += 1
-                    progress(done)
             self._send_again(flying.values())
             self.check_quiet(quiet)
         return answers

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.base.files import BYTES_MAX
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import IDENTIFIER, MEMBERS, OP_TABLES, ROOT, TABLES, VERSION, Field
 
 DATA_ALIGN = 64  # of tensor data in the file
-BYTES_MAX = 2**31 - 1
 KINDS = {table: op for op, table in OP_TABLES.items()}  # names of ops in nmpconv.ops
 
 _FORMATS = {

@@ -13,11 +13,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nmpconv.base import sound
+from nmpconv.base.files import BYTES_MAX
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, RANK_MAX
 from nmpconv.base.sound import SoundFront
 from nmpconv.errors import ModelError
 from nmpconv.file._schema import ENUMS
-from nmpconv.file.flatbuffer import BYTES_MAX, DATA_ALIGN, KINDS, Table
+from nmpconv.file.flatbuffer import DATA_ALIGN, KINDS, Table
 from nmpconv.ir import ARENA_ALIGN, INT_OF_BITS, Graph, Node, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.op import quant_of

@@ -18,7 +18,7 @@ def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
 
 
 def reads(node: onnx.NodeProto) -> list[str]:
-    """Its inputs, and what its subgraphs name."""
+    """The tensors that a node reads, its subgraphs included; names of a subgraph's own tensors are among them."""
     inner = [name for graph in subgraphs(node) for sub in graph.node for name in reads(sub)]
     returned = [value.name for graph in subgraphs(node) for value in graph.output]
     return [name for name in (*node.input, *inner, *returned) if name]

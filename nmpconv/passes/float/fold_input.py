@@ -17,8 +17,7 @@ from nmpconv.errors import UsageError
 from nmpconv.ir import Graph, Node, Preprocess, Value
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.transpose import TransposeParams
-
-TO_NCHW = (0, 3, 1, 2)
+from nmpconv.passes.float.layout import TO_NCHW
 
 
 def run(graph: Graph, preprocess: Mapping[str, Preprocess]) -> Graph:

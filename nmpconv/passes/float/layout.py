@@ -96,7 +96,7 @@ def _merge(editor: Editor, node: Node) -> bool:  # case 1
 
 
 def _is_reshape(editor: Editor, node: Node | None) -> bool:
-    if node is None or node.op not in ("reshape", "transpose"):
+    if node is None or node.op not in MOVES:
         return False
     return node.op == "reshape" or not _moves_data(node.params.perm, editor[node.inputs[0]].shape)
 

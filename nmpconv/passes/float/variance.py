@@ -21,10 +21,9 @@ import numpy as np
 
 from nmpconv.ir import Graph, Node
 from nmpconv.passes.float.squares import is_square, read, scalar, walk
-from nmpconv.passes.rewrite import Editor, apply
+from nmpconv.passes.rewrite import MOVES, Editor, apply
 
 TOLERANCE = 1e-6  # of a / c: 1 / n is rounded to float32
-MOVES = ("reshape", "transpose")
 LINEAR = ("reshape", "transpose", "gather", "average_pool", "fully_connected", "add", "sub", "mul")
 
 

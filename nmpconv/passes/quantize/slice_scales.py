@@ -29,6 +29,7 @@ from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.mul import MulParams
 from nmpconv.passes.bounds import is_finite, known
 from nmpconv.passes.quantize.equalize import scale
+from nmpconv.passes.rewrite import MOVES
 
 MARGIN = 4  # bits; an op more for less would not pay
 
@@ -75,9 +76,7 @@ def _joined(graph: Graph, uses: _Uses, output: str) -> _Joined | None:
     """Case 1."""
     makers = uses.makers
     path, name = list[Node](), output
-    while (
-        name in makers and makers[name].op in ("transpose", "reshape") and (name == output or uses.has_one_reader(name))
-    ):
+    while name in makers and makers[name].op in MOVES and (name == output or uses.has_one_reader(name)):
         path.append(makers[name])
         name = makers[name].inputs[0]
     node = makers.get(name)
