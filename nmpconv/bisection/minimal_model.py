@@ -26,7 +26,7 @@ from nmpconv.data.samples import model_input
 from nmpconv.errors import NmpError
 from nmpconv.frontend.read import read
 from nmpconv.frontend.toposort import reads
-from nmpconv.ir import Graph
+from nmpconv.ir import Graph, Node
 from nmpconv.ops.op import quant_of
 
 SHARE = 0.5  # of the gain in the whole model, that a part must show
@@ -83,14 +83,7 @@ def _ends(
 ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Inputs and outputs, by ONNX names, of the part of the graph within ``steps`` ops of the tensor, up and down."""
     makers, users = graph.producers(), graph.consumers()
-    start = makers.get(row.name) if row.table == TENSOR else next((n for n in graph.nodes if n.name == row.name), None)
-    first = [start] if start else users.get(row.name, [])[:1]
-    part = {node.name: node for node in first}
-    for _ in range(steps):
-        for node in list(part.values()):
-            near = [makers[name] for name in node.inputs if name in makers]
-            near += [user for name in node.outputs for user in users[name]]
-            part.update({near_node.name: near_node for near_node in near})
+    part = _around(graph, row, steps)
     while part:
         produced = {name for node in part.values() for name in node.outputs}
         read_ = {name for node in part.values() for name in node.inputs if not graph[name].is_const}
@@ -109,6 +102,20 @@ def _ends(
             return None
         part.update({node.name: node for node in more})
     return None
+
+
+def _around(graph: Graph, row: Row, steps: int) -> dict[str, Node]:
+    """The node that makes the tensor, or else one that reads it, and those within ``steps`` ops of it, by name."""
+    makers, users = graph.producers(), graph.consumers()
+    start = makers.get(row.name) if row.table == TENSOR else next((n for n in graph.nodes if n.name == row.name), None)
+    first = [start] if start else users.get(row.name, [])[:1]
+    part = {node.name: node for node in first}
+    for _ in range(steps):
+        for node in list(part.values()):
+            near = [makers[name] for name in node.inputs if name in makers]
+            near += [user for name in node.outputs for user in users[name]]
+            part.update({near_node.name: near_node for near_node in near})
+    return part
 
 
 def _part(rebuilt: Rebuilt, proto: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> _Part:

@@ -67,12 +67,7 @@ def command(
       nmpconv run step.nmp speech.wav
     """
     sources = [*(inputs or ()), *(data or ())]
-    if not sources:
-        raise UsageError("SOURCE is missing", where="nmpconv run", hint="name images, arrays or a folder to run on")
-    if model.suffix.lower() != ".nmp" and any(Path(source).suffix.lower() == ".nmp" for source in sources):
-        raise UsageError("the model comes first", where="nmpconv run", hint="nmpconv run MODEL.nmp SOURCE...")
-    if output is not None and output.suffix.lower() in (".csv", ".json", ".npy", ".txt"):
-        raise UsageError("outputs are written as an .npz", where=f"-o {output}", hint="--json prints the best classes")
+    _check(model, sources, output)
 
     from nmpconv.runtime.input_range import joined
     from nmpconv.runtime.interpreter import load
@@ -105,19 +100,15 @@ def command(
     ranges = joined(input_range for feed in feeds for input_range in feed.ranges.values())
     warnings += dict.fromkeys(text for feed in feeds for text in feed.remarks)
     warnings += [text for input_range in ranges for text in input_range.warnings]
-    rows = [_found(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
+    rows = [_result(net, file, calls, top if ranked else 0) for file, calls in zip(files, results, strict=True)]
     if json:
         places = {"model": str(model), "output": None if path is None else str(path)}
         fed = [input_range.to_json() for input_range in ranges]
         console.as_json({**places, "samples": rows, "inputs": fed, "warnings": warnings})
         return
     with console.on_stderr(path == shared_flags.STREAM):
-        if ranked and top == 1 and len(rows) > 1 and not net.has_states:
-            columns = ["sample", ">class", "label", ">score"]
-            console.table(columns, [[row["file"], *_cells(row["top"][0])] for row in rows])
-        else:
-            for row in rows if ranked else ():
-                _show(row)
+        if ranked:
+            _show_classes(rows, in_one=top == 1 and len(rows) > 1 and not net.has_states)
         if path is not None:
             amount = f"{sum(map(len, results))} {'call' if net.has_states else 'sample'}(s)"
             console.line(f"{amount} -> {path} ({', '.join(port.name for port in net.outputs)})")
@@ -125,8 +116,28 @@ def command(
             console.line(f"warning: {text}")
 
 
-def _found(net: Net, file: str, calls: Sequence[Sequence[np.ndarray]], top: int) -> dict[str, Any]:
-    """Result of a sample, or of a sequence of calls. top: classes, 0 for a model without."""
+def _check(model: Path, sources: Sequence[str], output: Path | None) -> None:
+    """UsageError for sources that are missing or before the model, and for an output of another format."""
+    if not sources:
+        raise UsageError("SOURCE is missing", where="nmpconv run", hint="name images, arrays or a folder to run on")
+    if model.suffix.lower() != ".nmp" and any(Path(source).suffix.lower() == ".nmp" for source in sources):
+        raise UsageError("the model comes first", where="nmpconv run", hint="nmpconv run MODEL.nmp SOURCE...")
+    if output is not None and output.suffix.lower() in (".csv", ".json", ".npy", ".txt"):
+        raise UsageError("outputs are written as an .npz", where=f"-o {output}", hint="--json prints the best classes")
+
+
+def _show_classes(rows: Sequence[dict[str, Any]], *, in_one: bool) -> None:
+    """Prints the best classes of samples. in_one: in one table, a line a sample."""
+    if in_one:
+        columns = ["sample", ">class", "label", ">score"]
+        console.table(columns, [[row["file"], *_cells(row["top"][0])] for row in rows])
+        return
+    for row in rows:
+        _show(row)
+
+
+def _result(net: Net, file: str, calls: Sequence[Sequence[np.ndarray]], top: int) -> dict[str, Any]:
+    """The row of a sample, or of a sequence of calls. top: classes, 0 for a model without."""
     row: dict[str, Any] = {"file": file}
     if top:
         row["top"] = _best(net, calls[-1], top)

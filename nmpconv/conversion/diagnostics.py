@@ -175,12 +175,17 @@ def unused(samples: Mapping[str, Samples], preprocess: Preprocess | None) -> tup
 
     preprocess: for any input.
     """
-    plain = Preprocess()
     if preprocess is None or any(input_samples.preprocess is not None for input_samples in samples.values()):
         return ()
-    if (preprocess.mean, preprocess.std, preprocess.range) == (plain.mean, plain.std, plain.range):
+    if _is_plain(preprocess):
         return ()
     return ("mean and std are for images: samples that are arrays of floats go into the model as they are",)
+
+
+def _is_plain(look: Preprocess) -> bool:
+    """Checks that pixels go into the model as they are."""
+    plain = Preprocess()
+    return (look.mean, look.std, look.range) == (plain.mean, plain.std, plain.range)
 
 
 def other_steps(graph: Graph) -> tuple[str, ...]:
@@ -244,32 +249,36 @@ def normalization(graph: Graph, samples: Mapping[str, Samples], feeds: Feeds) ->
 
     To a model that wants pixels, normalized ones are as good as black: its results are all the same then.
     """
-    plain = Preprocess()
     looks = [input_samples.preprocess for input_samples in samples.values()]
-    if any(look is not None and look.range == plain.range and max(look.std) < 1 for look in looks):
+    if any(look is not None and look.range == Preprocess().range and max(look.std) < 1 for look in looks):
         return ("pixels from 0 to 255 are divided by less than 1; did you forget --range 0,1?",)
-    if len(looks) != 1 or looks[0] is None or len(feeds) < JUDGED:
-        return ()
-    if (looks[0].mean, looks[0].std, looks[0].range) != (plain.mean, plain.std, plain.range):
+    if len(looks) != 1 or looks[0] is None or not _is_plain(looks[0]) or len(feeds) < JUDGED:
         return ()
     names = heads(graph)
-    scores = graph[names[0]].shape
-    if len(names) != 1 or sum(dim > 1 for dim in scores) != 1:
+    if len(names) != 1 or sum(dim > 1 for dim in graph[names[0]].shape) != 1:
         return ()
     [labels] = (input_samples.labels for input_samples in samples.values())
+    hints = _better_fed(graph, feeds, labels, reverse=looks[0].channel_order == "bgr")
+    return tuple(f"{text}; did you forget --mean and --std?" for text in hints)
+
+
+def _better_fed(graph: Graph, feeds: Feeds, labels: Sequence[int | None] | None, *, reverse: bool) -> tuple[str, ...]:
+    """The evidence that a classifier wants other pixels than those it is fed, which are as they are. reverse: the
+    channels are in the order BGR."""
+    [scores] = heads(graph)
     indices = spread(len(feeds), LABELLED if labels else LOOKED)
-    images, engine = [feeds[i] for i in indices], FloatEngine(graph, names)
+    images, engine = [feeds[i] for i in indices], FloatEngine(graph, [scores])
 
     def results(mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
         fed = [{name: _normalized(pixels, mean, std) for name, pixels in image.items()} for image in images]
-        return np.stack([engine.run(feed)[names[0]].ravel() for feed in fed]).astype(np.float64)
+        return np.stack([engine.run(feed)[scores].ravel() for feed in fed]).astype(np.float64)
 
-    logits, order = results(plain.mean, plain.std), -1 if looks[0].channel_order == "bgr" else 1
+    plain, order = Preprocess(), -1 if reverse else 1
+    logits = results(plain.mean, plain.std)
     usual = [(mean[::order], std[::order]) for mean, std in USUAL if len(mean) in (1, graph[graph.inputs[0]].shape[-1])]
     hints = better(logits, {pair: results(*pair) for pair in usual}, [labels[i] for i in indices] if labels else None)
-    if not hints and (labels or graph.labels or names[0] not in graph.outputs or max(scores) in IMAGENET):
-        hints = unsure(logits)
-    return tuple(f"{text}; did you forget --mean and --std?" for text in hints)
+    is_classifier = labels or graph.labels or scores not in graph.outputs or max(graph[scores].shape) in IMAGENET
+    return hints or (unsure(logits) if is_classifier else ())
 
 
 def _normalized(fed: np.ndarray, mean: Sequence[float], std: Sequence[float]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mode
@@ -26,9 +26,10 @@ from nmpconv.evaluation.float_reference import Call, ModelPair, Models, Ran, ran
 from nmpconv.evaluation.judge import Judge
 from nmpconv.evaluation.task_metrics import AP, AveragePrecision, Measure, open_measure, results
 from nmpconv.runtime.costs import footprint
-from nmpconv.runtime.feed import Feed
+from nmpconv.runtime.feed import Arrays, Feed
 from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
+from nmpconv.runtime.ports import Port
 
 RANKED = 5  # classes
 PIECE = 16  # samples of a worker at a time; sequences go whole
@@ -136,12 +137,13 @@ def evaluate(
     _check(metrics, decoder, boxes)
     feed = Feed(net, sources, max_pixels, limit)
     measures = {text: open_measure(text, decoder, feed.size) for text in metrics}
-    truth = None if boxes is None else feed.boxes(boxes)
+    truth: Sequence[Any] | None = None if boxes is None else feed.boxes(boxes)
     count = feed.calls(limit)
     scores = net.outputs[0]
     classes = score_count(scores.shape)
     ranked = classes > 0
     labels = _classes(feed, count, label_offset, classes or None)
+    truth = labels if truth is None else truth
     ranks = _Ranks(labels is not None and ranked)
     judge = None if reference is None else Judge(net, reference, feed)
     names: list[str] = []
@@ -151,18 +153,16 @@ def evaluate(
     for outputs, heads, floats in _ran(net, feed, judge, wanted, workers or Here()):
         places = [k for k, row in enumerate(floats) if wanted[done + k] and (judge is None or row is not None)]
         names += [feed.paths[done + k] for k in places]
-        right = [None if labels is None else labels[done + k] for k in places]
         if ranked and places:
+            right = [None if labels is None else labels[done + k] for k in places]
             float_scores = [row[scores.name] for k in places if (row := floats[k]) is not None]
             ranks.add(outputs[0] if len(places) == len(floats) else outputs[0][places], float_scores, right)
-        for k, label in zip(places, right, strict=True) if judge is not None or measures else ():
+        for k in places if judge is not None or measures else ():
             got, row = [y[k] for y in outputs], floats[k]
             if judge is not None and row is not None:
                 judge.add(row, got, [y[k] for y in heads])
-            float_outputs = None if row is None else [row[port.name] for port in net.outputs]
-            for measure in measures.values():
-                shaped = [x.reshape(p.source_shape or x.shape) for x, p in zip(got, net.outputs, strict=True)]
-                measure.add(shaped, label if truth is None else truth[done + k], float_outputs)
+            if measures:
+                _measure(measures.values(), net.outputs, got, row, None if truth is None else truth[done + k])
         done += len(floats)
         progress("evaluate", done, count)
     judged = len(names)
@@ -186,6 +186,16 @@ def evaluate(
         footprint=footprint(net.data, net.model.metadata.get("target"), net.model),
         metrics={name: value for text, measure in measures.items() for name, value in results(measure, text).items()},
     )
+
+
+def _measure(
+    measures: Iterable[Measure], ports: Sequence[Port], outputs: Sequence[np.ndarray], floats: Arrays | None, truth: Any
+) -> None:
+    """Adds a sample to each of the measures. truth: its label or boxes."""
+    shaped = [x.reshape(port.source_shape or x.shape) for x, port in zip(outputs, ports, strict=True)]
+    float_outputs = None if floats is None else [floats[port.name] for port in ports]
+    for measure in measures:
+        measure.add(shaped, truth, float_outputs)
 
 
 def _quality(

@@ -123,31 +123,32 @@ def _choices(models: Sequence[BundledModel]) -> str:
     softmaxes = [(op, model) for op, model in ops if op.kind == "softmax"]
     convolutions = [(op, model) for op, model in ops if op.kind in CONVOLUTIONS]
     depthwise = [(op, model) for op, model in convolutions if _is_depthwise(op, model)]
-    values = [dtype for model in each for dtype in _activation_types(model)]
+    types = [dtype for model in each for dtype in _activation_types(model)]
     choices = {
-        "NMP_FIXED_CPU": 1,
-        "NMP_NO_RVV": 1,
-        "NMP_FAULT_DETAILS": 0,
-        "NMP_ACTIVATION_BITS": _only_bits(values),
+        "NMP_FIXED_CPU": True,
+        "NMP_NO_RVV": True,
+        "NMP_FAULT_DETAILS": False,
+        "NMP_ACTIVATION_BITS": _only_bits(types),
         "NMP_WEIGHT_BITS": _only_bits([w.dtype for w in (*weights, *products)]),
         "NMP_CONV_K_MAX": max((*(prod(w.shape[1:]) for w in weights), *(b.shape[-1] for b in products)), default=1),
-        "NMP_CONV_DEPTHWISE": int(bool(depthwise)),
-        "NMP_CONV_TAPS": int(any(not _has_three_rows(op, model) for op, model in depthwise)),
-        "NMP_SOFTMAX_LINES": int(any(prod(m.tensors[op.inputs[0]].shape) >= LINES for op, m in softmaxes)),
-        "NMP_CONV_WINDOWS": int(any(not _is_product(op, model) for op, model in convolutions)),
-        "NMP_CONV_HARD": int(hard or any(needs_portable(bundled.data, "cortex-m55") for bundled in models)),
-        "NMP_CONV_OVERLAP": int(any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d")),
-        "NMP_CONV_RANGES": int(any(_has_range(op, m) for op, m in ops)),
-        "NMP_CONV_ADD": int(any(op.kind == "conv_add" for op, _ in ops)),
-        "NMP_CONV_SINGLE": int(any(_single_macs(model) > SINGLE * sum(op.macs for op in model.ops) for model in each)),
-        "NMP_TWO_MEMORIES": int(knows_two_memories(models)),
-        "NMP_CUSTOM": int(any(op.kind == CUSTOM for op, _ in ops)),
+        "NMP_CONV_DEPTHWISE": bool(depthwise),
+        "NMP_CONV_TAPS": any(not _has_three_rows(op, model) for op, model in depthwise),
+        "NMP_SOFTMAX_LINES": any(prod(m.tensors[op.inputs[0]].shape) >= LINES for op, m in softmaxes),
+        "NMP_CONV_WINDOWS": any(not _is_product(op, model) for op, model in convolutions),
+        "NMP_CONV_HARD": hard or any(needs_portable(bundled.data, "cortex-m55") for bundled in models),
+        "NMP_CONV_OVERLAP": any(_overlap(*_ends(op, m)) for op, m in convolutions if op.kind == "conv2d"),
+        "NMP_CONV_RANGES": any(_has_range(op, m) for op, m in ops),
+        "NMP_CONV_ADD": any(op.kind == "conv_add" for op, _ in ops),
+        "NMP_CONV_SINGLE": any(_single_macs(model) > SINGLE * sum(op.macs for op in model.ops) for model in each),
+        "NMP_TWO_MEMORIES": knows_two_memories(models),
+        "NMP_CUSTOM": any(op.kind == CUSTOM for op, _ in ops),
         "NMP_BUILD_CUSTOM(X)": " ".join(f"X({row})" for row in custom_rows(models)),
-        "NMP_SOUND": int(any(bundled.sounds for bundled in models)),
-        "NMP_STATES": int(any(port.state is not None for model in each for port in model.inputs)),
+        "NMP_SOUND": any(bundled.sounds for bundled in models),
+        "NMP_STATES": any(port.state is not None for model in each for port in model.inputs),
         "NMP_BUILD_OPS(X)": " ".join(f"X({kind}, {kind.upper()})" for kind in kinds(models)),
     }
-    lines = "".join(f"#define {name} {value}\n" for name, value in choices.items() if value != "")
+    values = {name: int(value) if isinstance(value, bool) else value for name, value in choices.items()}
+    lines = "".join(f"#define {name} {value}\n" for name, value in values.items() if value != "")
     subject = "one model" if len(models) == 1 else f"{len(models)} models"
     return f"/* Written by nmpconv bundle for {subject}; the defaults are below. */\n{lines}\n"
 
@@ -174,11 +175,9 @@ def _has_range(op: FileOp, model: Model) -> bool:
 
 
 def _is_depthwise(op: FileOp, model: Model) -> bool:
-    """A depthwise convolution with one result a channel: `nmp_conv_is_depthwise`. So is a product of 1 -> 1 channel."""
-    if op.kind not in PRODUCTS:
-        return False
+    """A depthwise convolution with one result a channel: `nmp_conv_is_depthwise`."""
     x, y = _ends(op, model)
-    return is_depthwise(op.params.get("groups", 1), x.shape, y.shape)
+    return is_depthwise(op.params["groups"], x.shape, y.shape)
 
 
 def _has_three_rows(op: FileOp, model: Model) -> bool:
