@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 UNIT = re.compile(r"(?<=\d) (?=(?:%|[mun]?s|dB|[kMGT]?B|[kMGT](?:MACs?)?)(?!\w))")
 JOINT = "\xa0"  # a space at which no line ends
@@ -48,6 +49,12 @@ def decibels(value: float | None) -> str:
     """`db` with its unit, where it is a number."""
     text = db(value)
     return text if value is None or not math.isfinite(value) else f"{text} dB"
+
+
+def ends(numbers: Sequence[int]) -> str:
+    """The least and the largest one: -9..-7, or -9 where they are one; 0 of none."""
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    return str(low) if low == high else f"{low}..{high}"
 
 
 def percent(fraction: float | None, digits: int = 2) -> str:

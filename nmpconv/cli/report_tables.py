@@ -39,9 +39,9 @@ def show_report(
     model: Path,
     path: Path | None,
     short: Mapping[str, str],
-    inputs: Sequence[FilePort] = (),
+    inputs: Sequence[FilePort],
     *,
-    planned: bool = False,
+    planned: bool,
 ) -> None:
     """The verdict comes again at the end, where the table of layers has moved it out of sight.
 

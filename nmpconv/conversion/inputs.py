@@ -30,7 +30,7 @@ def open_inputs(
     data: Mapping[str, Data],
     look: Callable[[str], Preprocess | None],
     state: Sequence[str],
-    front: FrontEnd | None = None,
+    front: FrontEnd | None,
     *,
     limit: int | None,
     max_pixels: int | None,

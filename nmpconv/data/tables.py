@@ -206,7 +206,7 @@ def _header_above(lines: Sequence[str], delimiter: str, count: int) -> list[str]
     return names if len(names) == count > 1 and not all(map(_is_number, names)) else []
 
 
-def of_frame(frame: Any, shape: tuple[int, ...], where: str, classes: Sequence[str] = ()) -> Windows:
+def of_frame(frame: Any, shape: tuple[int, ...], where: str, classes: Sequence[str]) -> Windows:
     """Samples of a DataFrame of pandas: those of a CSV of its columns, without its index."""
     header = _header(frame)
     label_at = place_of(header, OF_TABLES)

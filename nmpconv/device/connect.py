@@ -40,7 +40,7 @@ def opened(
         line.close()
 
 
-def answering(no_reset: bool = False) -> str:
+def answering(no_reset: bool) -> str:
     """The port of the only USB device that answers. Raises DeviceError where none does, UsageError for several."""
     ports, silent_ = [], []
     for port in serial_ports():

@@ -15,6 +15,7 @@ import numpy as np
 from model_explorer.graph_builder import Graph, GraphNode, IncomingEdge, KeyValue, MetadataItem
 
 from nmpconv.base.files import read_text
+from nmpconv.base.quantities import ends
 from nmpconv.errors import NmpError
 from nmpconv.file.reader import FileOp, FilePort, FileTensor, Model
 from nmpconv.runtime.interpreter import load
@@ -125,7 +126,7 @@ def _tensor(tensor: FileTensor) -> Facts:
         "tensor_shape": f"{tensor.dtype}{list(tensor.shape)}",
         "name": tensor.name,
         "width (bits)": 8 * np.dtype(tensor.dtype).itemsize,
-        "exponent": _span(tensor.exponents),
+        "exponent": ends(tensor.exponents),
         "exponents along axis": "" if tensor.axis is None else tensor.axis,
         "bytes": tensor.nbytes,
         "exponent chosen by": tensor.method or "",
@@ -134,7 +135,7 @@ def _tensor(tensor: FileTensor) -> Facts:
         return facts
     facts |= {"clip range": f"{tensor.clip_min}..{tensor.clip_max}", "origin": tensor.origin}
     if tensor.float_exponents is not None:
-        facts["exponent in the float model"] = _span(tensor.float_exponents)
+        facts["exponent in the float model"] = ends(tensor.float_exponents)
     if tensor.float_mantissas:
         facts["steps in the float model"] = ", ".join(f"{step:g}" for step in tensor.float_steps)
     if tensor.float_offsets:
@@ -178,11 +179,6 @@ def _measured(path: Path, file_bytes: int) -> dict[str, Facts]:
         }
     except (NmpError, ValueError, TypeError, KeyError, RecursionError):  # something else
         return {}
-
-
-def _span(exponents: tuple[int, ...]) -> str:
-    low, high = min(exponents, default=0), max(exponents, default=0)
-    return str(low) if low == high else f"{low}..{high}"
 
 
 def _attributes(facts: Facts) -> list[KeyValue]:

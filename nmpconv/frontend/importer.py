@@ -256,7 +256,7 @@ class Importer(GraphBuilder):
                 return False
         return True
 
-    def feeds_last(self, name: str, kind: str, through: Collection[str] = ()) -> bool:
+    def feeds_last(self, name: str, kind: str, through: Collection[str]) -> bool:
         """Checks for such an op whose result is an output of the model: what it reads is measured in place of it."""
         return any(
             any(reader == "" for reader, _ in self._readers.get(out, ()))

@@ -39,18 +39,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ConvTransposeParams:
+class ConvTransposeParams(Conv2DParams):
     """stride - 1 zeros lie between two pixels; pads are zeros around all of that."""
-
-    stride_h: int = 1
-    stride_w: int = 1
-    dilation_h: int = 1
-    dilation_w: int = 1
-    pad_top: int = 0
-    pad_left: int = 0
-    pad_bottom: int = 0
-    pad_right: int = 0
-    groups: int = 1
 
 
 class ConvTranspose(Weighted):

@@ -38,7 +38,7 @@ class Precision:
         means = 100 * np.mean(table, axis=0)
         return float(means.mean()), float(means[0])
 
-    def ap50(self, without: tuple[int, int] | None = None) -> float:
+    def ap50(self, without: tuple[int, int] | None) -> float:
         """AP50 in percent. without: (i, n) leaves every nth image from the ith on out."""
         subset = Precision(self._most)
         subset.images = [x for i, x in enumerate(self.images) if without is None or i % without[1] != without[0]]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nmpconv.base.quantities import ends
 from nmpconv.base.short_names import of_files
 from nmpconv.conversion.report import Layer, Report
 from nmpconv.exporters.html import charts
@@ -57,20 +58,11 @@ def scaled(value: float) -> str:
     return f"{value:.3g} T"
 
 
-def exponents(tensor: FileTensor) -> str:
-    return _span(tensor.exponents)
-
-
 def told_exponents(tensor: FileTensor) -> str:
     """With those of the float model's numbers, where they are others."""
     times = ", times factors" if tensor.float_mantissas else ""
-    more = f" ({_span(tensor.float_exponents)}{times} in the float model)" if tensor.float_exponents else ""
-    return f"{exponents(tensor)}{more}"
-
-
-def _span(numbers: Sequence[int]) -> str:
-    low, high = min(numbers, default=0), max(numbers, default=0)
-    return str(low) if low == high else f"{low}..{high}"
+    more = f" ({ends(tensor.float_exponents)}{times} in the float model)" if tensor.float_exponents else ""
+    return f"{ends(tensor.exponents)}{more}"
 
 
 def facts(subject: Subject) -> list[tuple[str, str]]:
@@ -152,7 +144,7 @@ def rows(subject: Subject) -> Iterator[dict[str, Any]]:
             "kind": op.kind,
             "shape": shape(out),
             "bits": "/".join(_bits(op, model)),
-            "exponent": exponents(out),
+            "exponent": ends(out.exponents),
             "weights": _exponents_of_weights(op, model),
             "macs": scaled(op.macs) if op.macs else "–",
             "clipped": "–" if layer is None or layer.clipped is None else f"{100 * layer.clipped:.2f} %",
@@ -197,7 +189,7 @@ def shape(tensor: FileTensor) -> str:
 
 def _exponents_of_weights(op: FileOp, model: Model) -> str:
     layer = layer_inputs(op.kind, op.inputs)
-    return exponents(model.tensors[layer[1]]) if layer else "–"
+    return ends(model.tensors[layer[1]].exponents) if layer else "–"
 
 
 def _bits(op: FileOp, model: Model) -> list[str]:
@@ -394,7 +386,7 @@ def weights(subject: Subject) -> Iterator[dict[str, Any]]:
             "name": op.name,
             "weights": charts.spread(list(real.min(1)), list(real.max(1))),
             "type": w.dtype,
-            "exponents": exponents(w),
+            "exponents": ends(w.exponents),
             "bias": charts.spread(list(np.minimum(bias, 0)), list(np.maximum(bias, 0))),
             "bias_type": b.dtype,
             "bias_range": f"{bias.min()} to {bias.max()}",

@@ -43,7 +43,7 @@ def outputs(graph: Graph, evidence: Evidence, names: Sequence[str], compute: Ste
 
 
 def own_biases(
-    graph: Graph, floats: Graph, evidence: Evidence, names: Sequence[str], compute: Step = step
+    graph: Graph, floats: Graph, evidence: Evidence, names: Sequence[str], compute: Step
 ) -> dict[str, np.ndarray]:
     """Integers of these tensors, [N, ...], with the float graph's biases, rounded to the accumulators' scales.
 

@@ -313,7 +313,7 @@ def narrowest(bias: np.ndarray, asked: int) -> int | None:
     return None
 
 
-def with_weights(graph: Graph, trained: Mapping[str, tuple[np.ndarray, np.ndarray]], bias_bits: int = 0) -> Graph:
+def with_weights(graph: Graph, trained: Mapping[str, tuple[np.ndarray, np.ndarray]], bias_bits: int) -> Graph:
     """An integer graph with other integers for weights and biases, by node, on the grids that there are."""
     fresh = []
     for node in graph.nodes:

@@ -40,6 +40,25 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
     wide = _indices(graph)
     if widths == "strict":
         return {name: 16 if name in wide else 8 for name in names} | ports
+    promoted = _head(graph) | too_fine(graph)
+    for group in grid_groups(graph):
+        inputs = [n for n in group if n in graph.inputs]
+        if any(n in graph.pixels for n in inputs):
+            continue
+        small = all(math.prod(graph[n].shape[:-1]) == 1 for n in group)
+        if small or inputs or not promoted.isdisjoint(group):
+            wide.update(group)
+    if widths == "precise":
+        consumers = graph.consumers()
+        for node in graph.nodes:
+            users = consumers[node.outputs[0]]
+            if node.op in WEIGHTED and len(users) == 1 and users[0].op in ("add", "lookup"):
+                wide.add(node.outputs[0])
+    return {name: 16 if name in wide else 8 for name in names} | ports
+
+
+def _head(graph: Graph) -> set[str]:
+    """Names of the outputs and of what reaches them only through ops of a head: case 2."""
     consumers = graph.consumers()
     head: set[str] = set(graph.outputs)
 
@@ -49,20 +68,7 @@ def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
     for node in reversed(graph.nodes):
         if passes_on(node):
             head.update(n for n in node.inputs if not graph[n].is_const and all(map(passes_on, consumers[n])))
-    fine = too_fine(graph)
-    for group in grid_groups(graph):
-        inputs = [n for n in group if n in graph.inputs]
-        if any(n in graph.pixels for n in inputs):
-            continue
-        small = all(math.prod(graph[n].shape[:-1]) == 1 for n in group)
-        if small or inputs or any(n in head or n in fine for n in group):
-            wide.update(group)
-    if widths == "precise":
-        for node in graph.nodes:
-            users = consumers[node.outputs[0]]
-            if node.op in WEIGHTED and len(users) == 1 and users[0].op in ("add", "lookup"):
-                wide.add(node.outputs[0])
-    return {name: 16 if name in wide else 8 for name in names} | ports
+    return head
 
 
 def too_fine(graph: Graph) -> set[str]:
