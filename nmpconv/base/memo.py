@@ -1,4 +1,4 @@
-"""Things that are made once: when they are asked for, and known again by what they were made of."""
+"""Lazy values, memoized by identity."""
 
 from __future__ import annotations
 

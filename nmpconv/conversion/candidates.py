@@ -1,4 +1,4 @@
-"""Candidates: a model that is converted otherwise, and run by the C interpreter on images that nothing was fitted to.
+"""Alternative conversions, evaluated by the C interpreter on validation images.
 
 RAM and flash are exact: the plan's, or a microcontroller's arena, and the bytes of the file without test vectors.
 Instructions are estimated (`nmpconv.runtime.costs`). Work belongs to no machine: multiply-accumulates times the bytes
@@ -38,8 +38,8 @@ from nmpconv.runtime import costs, interpreter, targets
 
 @dataclass(frozen=True)
 class Candidate:
-    """wide: what has 16 bits besides what 8 bits mean, the first tensor of each grid. db, agreement (%), top1_drop
-    (points): on held-out images. ram, flash: bytes. work, instructions: see above; the latter on the trial's target, or
+    """wide: tensors promoted to int16, the first one of each grid. db, agreement (%), top1_drop (points): on validation
+    images. ram, flash: bytes. work, instructions: see above; the latter on the trial's target, or
     on `costs.DEFAULT` where that is no microcontroller. metric: where one was asked for.
     db_margin: see `nmpconv.conversion.validation.Score`."""
 
@@ -177,9 +177,11 @@ class CandidateEvaluator:
                 floats = [self._wanted[name][i] / self.fitter.graph[name].factors for name in names]
                 label = None if self.trial.labels is None else self.trial.labels[i]
                 measure.add(self._shaped(outputs), label, self._shaped(floats))
-        found_heads = {name: np.stack([run[i] for run in runs]) for i, name in enumerate(self.heads)}
-        found_heads = {name: x * self.fitter.graph[name].factors for name, x in found_heads.items()}
-        return found_heads, None if measure is None or self._judged is None else self._judged(measure)
+        reals = {
+            name: np.stack([run[i] for run in runs]) * self.fitter.graph[name].factors
+            for i, name in enumerate(self.heads)
+        }
+        return reals, None if measure is None or self._judged is None else self._judged(measure)
 
     def _shaped(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """As the ONNX model has them."""

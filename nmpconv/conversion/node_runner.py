@@ -1,4 +1,4 @@
-"""The interpreter in place of the numpy reference while a model is converted: the same integers, sooner.
+"""Runs single nodes in the C interpreter during conversion: bit-identical to the numpy reference, faster.
 
 Each node is a net of its own, so a graph that is still being quantized can be run as far as it is. To make a net takes
 about a millisecond: what is less work is left to the reference.
@@ -23,7 +23,7 @@ from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import interpreter
 
 LEAST = 5 * 10**6  # multiply-accumulates that are worth a net
-RESULT = 20  # of them take numpy as long as a result
+RESULT = 20  # multiply-accumulates that cost numpy as much as one output element
 MUCH, PARTS = 2 * 10**8, 2  # what is worth a net for each of so many parts of the samples
 
 

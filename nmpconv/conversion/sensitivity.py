@@ -1,4 +1,4 @@
-"""Measured gain of one choice about one tensor: the model is converted with it, and run."""
+"""Measured gain of changing one tensor's width: the model is converted with it, and run."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ no padding in front, the first ones are of times before the stream, and every la
 1. An op that computes frames apart from each other computes the new ones.
 2. A window that slides over frames (convolution, pooling) sees the last frames, a state, and the new ones. Padding in
    front is what the state starts with. A window whose frames come late delays its results.
-3. Operands of which one is later than the other: the earlier one waits in a state.
+3. If operands are delayed differently, a state buffers the earlier one.
 4. A slice that cuts frames off in front makes the others later; padding at the end of time has to be cut off.
 5. Any other op needs all frames: they are kept in a state, and from there on the graph is computed as it was.
 """

@@ -10,7 +10,7 @@ from nmpconv.errors import Unsupported
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write, chain, passed, same
 
-_LAST = np.array([-1], np.int64)
+LAST = np.array([-1], np.int64)  # axis
 _TINY = 1e-30  # a divisor of 0
 L2_LEAST = 1e-6  # of a length that is divided by; source: LiteRT, reference L2Normalization
 
@@ -134,8 +134,8 @@ def atan2(call: OperatorCall) -> str:
 def bucketize(call: OperatorCall) -> str:
     """Number of boundaries that are not above an element."""
     x = call.cast(call.input(0), "float32")
-    above = call("GreaterOrEqual", call("Unsqueeze", x, _LAST), call.options["boundaries"].astype(np.float32))
-    return call.cast(call("ReduceSum", call.cast(above, "float32"), _LAST, keepdims=0), call.output().type)
+    above = call("GreaterOrEqual", call("Unsqueeze", x, LAST), call.options["boundaries"].astype(np.float32))
+    return call.cast(call("ReduceSum", call.cast(above, "float32"), LAST, keepdims=0), call.output().type)
 
 
 def _index(kind: str) -> Write:
@@ -163,7 +163,7 @@ def top_k(call: OperatorCall) -> list[str]:
 def l2_normalization(call: OperatorCall) -> str:
     """Quotient by the length along the last axis."""
     x = call.input(0)
-    length = call("ReduceL2", x, np.array([-1], np.int64), keepdims=1)
+    length = call("ReduceL2", x, LAST, keepdims=1)
     return call("Div", x, call("Max", length, L2_LEAST))
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall
+from nmpconv.frontend.tflite.rearranging import END
 from nmpconv.frontend.tflite.rows import Write
 
-_END = 2**31 - 1
 _ELEMENTWISE = {
     *("ABS", "ADD", "DEQUANTIZE", "ELU", "EXP", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "MAXIMUM", "MINIMUM"),
     *("MUL", "NEG", "PRELU", "QUANTIZE", "RELU", "RELU6", "RELU_N1_TO_1", "SQUARE", "SUB", "TANH"),
@@ -40,7 +40,7 @@ def batch_to_space_nd(call: OperatorCall) -> str:
     if call.block != block:
         raise Unsupported(f"blocks {list(block)} of images cut into {list(call.block)}", hint="the same blocks")
     call.block = ()
-    starts, ends = zip(*((start, -end if end else _END) for start, end in crops), strict=True)
+    starts, ends = zip(*((start, -end if end else END) for start, end in crops), strict=True)
     axes = range(1, 1 + len(block))
     return call("Slice", call.input(0), *(np.array(list(numbers), np.int64) for numbers in (starts, ends, axes)))
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from nmpconv.errors import Unsupported
+from nmpconv.frontend.tflite.arithmetic import LAST
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write
 
-_LAST = np.array([-1], np.int64)
 TAKES_COMPLEX = {"COMPLEX_ABS", "IMAG", "REAL", "RESHAPE"}
 
 
@@ -21,13 +21,13 @@ def rfft2d(call: OperatorCall) -> str:
     rank = len(call.shape(0))
     if height == 1 and rows != 1:
         raise Unsupported(f"one row of {rows}", hint="a slice before it")
-    x = call("Unsqueeze", call.input(0), _LAST)
+    x = call("Unsqueeze", call.input(0), LAST)
     y = call("DFT", x, np.array(width, np.int64), np.array(rank - 1, np.int64), onesided=1)
     return y if height == 1 else call("DFT", y, np.array(height, np.int64), np.array(rank - 2, np.int64))
 
 
 def complex_abs(call: OperatorCall) -> str:
-    return call("ReduceL2", call.input(0), _LAST, keepdims=0)
+    return call("ReduceL2", call.input(0), LAST, keepdims=0)
 
 
 def _part(index: int) -> Write:

@@ -10,7 +10,7 @@ from nmpconv.errors import Unsupported
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write, same
 
-_END = 2**31 - 1  # of a slice: whatever the size is
+END = 2**31 - 1  # of a slice: whatever the size is
 _SYMMETRIC = 1  # of MIRROR_PAD, whose other mode is REFLECT
 
 
@@ -117,14 +117,14 @@ def slice_(call: OperatorCall) -> str:
     if not (call.is_const(1) and call.is_const(2)):
         return _computed_slice(call)
     starts, sizes = call.integers(1, "begin"), call.integers(2, "size")
-    ends = [_END if size < 0 else start + size for start, size in zip(starts, sizes, strict=True)]
+    ends = [END if size < 0 else start + size for start, size in zip(starts, sizes, strict=True)]
     return call("Slice", call.input(0), _int64(starts), _int64(ends), _int64(range(len(starts))))
 
 
 def _computed_slice(call: OperatorCall) -> str:
     """A slice at computed places, as those are where a loop writes a row of a list: each step tells them."""
     starts, sizes = call.indices(1), call.indices(2)
-    ends = call("Where", call("Less", sizes, _int64([0])), _int64([_END]), call("Add", starts, sizes))
+    ends = call("Where", call("Less", sizes, _int64([0])), _int64([END]), call("Add", starts, sizes))
     return call("Slice", call.input(0), starts, ends, _int64(range(len(call.shape(0)))))
 
 
@@ -148,10 +148,10 @@ def strided_slice(call: OperatorCall) -> str:
             place += 1
             continue
         if bits["shrink_axis"][i]:
-            rows.append((axis, start, start + 1 if start != -1 else _END, 1))
+            rows.append((axis, start, start + 1 if start != -1 else END, 1))
             dropped.append(axis)
         else:
-            first, last = (0, _END) if step > 0 else (_END, -_END)
+            first, last = (0, END) if step > 0 else (END, -END)
             end = start + end if call.options.get("offset") else end
             rows.append((axis, first if bits["begin"][i] else start, last if bits["end"][i] else end, step))
         axis, place = axis + 1, place + 1
@@ -206,7 +206,7 @@ def fill(call: OperatorCall) -> str:
 
 def reverse(call: OperatorCall) -> str:
     axes = call.integers(1, "axes")
-    starts, ends, steps = (_int64([number] * len(axes)) for number in (_END, -_END, -1))
+    starts, ends, steps = (_int64([number] * len(axes)) for number in (END, -END, -1))
     return call("Slice", call.input(0), starts, ends, _int64(axes), steps)
 
 

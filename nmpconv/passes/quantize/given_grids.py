@@ -362,7 +362,7 @@ def _are_integers(weights: np.ndarray, bits: int) -> bool:
 
 def _saturating(graph: Graph, known: Mapping[str, Given], names: list[str]) -> Graph:
     """The graph in which these tensors saturate where their grids end, if what makes them can; inputs are fed so."""
-    makers = {out: node for node in graph.nodes for out in node.outputs}
+    makers = graph.producers()
     values = []
     for name in names:
         if name in makers and OPS[makers[name].op].clamps:

@@ -11,9 +11,9 @@ sides. Kernels know nothing of it, and the float function stays the same.
    one-sided, the smaller operand has the sum's origin. If the sum must have 0, the layer subtracts the origin of the
    stream: the last layer of a long stream pays for that, not the whole stream.
 3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
-   tensors it moves, measured after the tables where only tables follow. It stays 0 unless they gain LEAST_DB each. Of a
-   long chain of residual sums, TELLING tensors at equal distances stand for all; the layer that pays for the chain is
-   measured besides, and may have the largest number that costs it no further bit.
+   tensors it moves, measured after the tables where only tables follow. An origin is used only if it gains at least
+   LEAST_DB per tensor. Of a long chain of residual sums, TELLING tensors at equal distances stand for all; the layer
+   that pays for the chain is measured besides, and may have the largest number that costs it no further bit.
 
 Origins that were chosen by name are more such equations, with a constant.
 

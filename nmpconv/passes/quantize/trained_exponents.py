@@ -41,7 +41,7 @@ def _ties(graph: Graph) -> Iterator[tuple[str, str]]:
 
 def run(graph: Graph, exponents: Mapping[str, int]) -> Graph:
     """A RANGED graph of the same nodes with these exponents, by the names of activations, or larger legal ones."""
-    producers = {node.outputs[0]: node for node in graph.nodes}
+    producers = graph.producers()
     group_of = {name: group for group in groups(graph) for name in group}
     fresh = []
     for name, exponent in exponents.items():

@@ -1,8 +1,8 @@
 """Widths of activations and weights, in bits.
 
-Indices, and whole numbers computed from them, have 16 where 8 bits do not hold them. Integer inputs and outputs of the
-model have 8 bits where these hold their type, else 16. At 8 bits, 16 are used where they
-cost next to nothing (unless strict):
+Indices, and whole numbers computed from them, are int16 where they exceed the int8 range. Integer inputs and outputs of
+the model have 8 bits where these hold their type, else 16. At 8 bits, 16 are used where they cost next to nothing
+(unless strict):
 
 1. a graph input that is not an image, and what only moves its data; unless it has steps of its own (`input_steps`);
 2. the graph's outputs, and what reaches an output only through ops of a head (`Op.head`): data movement, Resize,
