@@ -192,9 +192,9 @@ def _measure(
     measures: Iterable[Measure], ports: Sequence[Port], outputs: Sequence[np.ndarray], floats: Arrays | None, truth: Any
 ) -> None:
     """Adds a sample to each of the measures. truth: its label or boxes."""
-    shaped = [x.reshape(port.source_shape or x.shape) for x, port in zip(outputs, ports, strict=True)]
     float_outputs = None if floats is None else [floats[port.name] for port in ports]
     for measure in measures:
+        shaped = [x.reshape(port.source_shape or x.shape) for x, port in zip(outputs, ports, strict=True)]
         measure.add(shaped, truth, float_outputs)
 
 
