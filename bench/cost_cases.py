@@ -63,6 +63,13 @@ DENSE: Sequence[tuple[int, int, int, int, int, Mapping[str, Any]]] = (
     (16, 32, 5, 5, 5, {}),
     (64, 64, 3, 3, 3, {}),
     (64, 32, 1, 2, 2, {"strides": [2, 2]}),
+    (16, 16, 1, 1, 8, {}),
+    (8, 6, 1, 2, 3, {}),
+    (4, 8, 3, 3, 3, {"pads": [1, 1, 1, 1]}),
+    (8, 8, 3, 4, 4, {}),
+    (8, 3, 1, 1, 2, {}),
+    (4, 6, 2, 2, 2, {}),
+    (4, 4, 3, 3, 3, {"pads": [1, 1, 1, 1], "group": 2}),
 )
 DEPTHWISE: Sequence[tuple[int, int, int, int, Mapping[str, Any]]] = (
     (8, 3, 48, 48, {"pads": [1, 1, 1, 1]}),
@@ -93,6 +100,10 @@ DEPTHWISE: Sequence[tuple[int, int, int, int, Mapping[str, Any]]] = (
     (24, 7, 9, 9, {"pads": [3, 3, 3, 3]}),
     (96, 5, 4, 4, {"pads": [2, 2, 2, 2]}),
     (20, 3, 11, 11, {"pads": [2, 2, 2, 2], "dilations": [2, 2]}),
+    (4, 3, 2, 3, {"pads": [1, 1, 1, 1]}),
+    (8, 3, 4, 4, {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    (8, 2, 3, 3, {}),
+    (2, 3, 3, 3, {}),
 )
 FULLY = (
     (640, 128),
@@ -106,6 +117,10 @@ FULLY = (
     (512, 64),
     (16, 4),
     (256, 256),
+    (61, 7),
+    (17, 3),
+    (8, 32),
+    (6, 2),
 )
 TRANSPOSED: Sequence[tuple[int, int, int, int, Mapping[str, Any]]] = (
     (16, 16, 2, 12, {"strides": [2, 2]}),
@@ -120,9 +135,14 @@ TRANSPOSED: Sequence[tuple[int, int, int, int, Mapping[str, Any]]] = (
     (64, 64, 2, 4, {"strides": [2, 2]}),
     (8, 3, 4, 14, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
     (20, 20, 1, 10, {}),
+    (4, 6, 2, 2, {"strides": [2, 2]}),
+    (3, 4, 3, 2, {"pads": [1, 1, 1, 1]}),
 )
 SHAPES = ((1, 16, 16, 16), (1, 32, 8, 8), (1, 8, 24, 24), (1, 64, 1, 1), (1, 3, 40, 40), (1, 96, 5, 5), (1, 10, 1, 1))
 SMALL = ((1, 16, 12, 12), (1, 32, 6, 6), (1, 8, 20, 20), (1, 60, 4, 4))
+# Of few elements, where most instructions are those of a call.
+TINY = ((1, 4, 2, 2), (1, 6, 3, 2), (1, 16, 2, 2))
+LINES = ((1, 8), (1, 32), (1, 6, 8), (1, 3, 4))
 
 
 # Operands of element-wise ops: alike, an operand for each channel, and one for all of them.
@@ -140,6 +160,12 @@ PAIRS = (
     ((1, 8, 8, 64), (1, 8, 8, 1)),
     ((1, 20, 20, 6), (1, 20, 20, 1)),
     ((1, 5, 5, 12), (1, 5, 1, 1)),
+    ((1, 8), (1, 8)),
+    ((1, 2, 3), (1, 2, 3)),
+    ((1, 8, 3), (3,)),
+    ((1, 2, 8), (8,)),
+    ((1, 8), (1,)),
+    ((1, 4, 6), (1, 4, 1)),
 )
 PAIR_WIDTHS = ((8, 8, 8), (8, 8, 16), (8, 16, 16), (16, 16, 8), (16, 16, 16))  # the others are like the next wider ones
 # Exponents of operands and results by op: with and without a shift.
@@ -162,11 +188,23 @@ CHOSEN: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = (
     ((1, 30, 12), (1, 20, 12), 1),
     ((6, 10, 8), (6, 20, 1), 1),
     ((6, 10, 8), (6, 10, 3), 2),
+    ((1, 8), (1, 2), 1),
+    ((1, 5, 4), (1, 2, 1), 1),
+    ((1, 5, 4), (1, 1, 4), 1),
 )
 
 
 # Rows, inputs and outputs of a sum, and groups.
-SUMS = ((20, 80, 12, 1), (5, 258, 20, 1), (1, 400, 7, 1), (30, 64, 32, 32), (12, 30, 10, 10), (9, 50, 1, 1))
+SUMS = (
+    (20, 80, 12, 1),
+    (5, 258, 20, 1),
+    (1, 400, 7, 1),
+    (30, 64, 32, 32),
+    (12, 30, 10, 10),
+    (9, 50, 1, 1),
+    (1, 8, 2, 1),
+    (2, 6, 3, 1),
+)
 
 
 class Ops:
@@ -228,16 +266,16 @@ def weighted(seed: int) -> Ops:
 def others(seed: int) -> Ops:
     """Every op without weights."""
     ops = Ops(seed)
-    for s in SHAPES:
+    for s in (*SHAPES, *TINY):
         ops.add("Sigmoid", [s])
         ops.add("Relu", [s])
         ops.add("GlobalAveragePool", [s])
         ops.add("Softmax", [(1, s[1] * 4)], axis=1)
         ops.add("Softmax", [(1, s[2] * s[3], s[1])], axis=2)
         ops.add("Reshape", [s], np.array([1, -1]))
-    for groups, rows, length in product((1, 8), (4, 20, 200), (2, 17, 128)):
+    for groups, rows, length in product((1, 8), (3, 4, 20, 200), (1, 2, 17, 128)):
         ops.add("Gather", [(1, groups, rows, length)], (3 * np.arange(rows) + 1) % rows, axis=2)
-    for s in SMALL:
+    for s in (*SMALL, *TINY):
         c, h, w = s[1:]
         plane = np.array([1, c, h * w])
         ops.add("MaxPool", [s], kernel_shape=[2, 2], strides=[2, 2])
@@ -264,6 +302,19 @@ def others(seed: int) -> Ops:
         ops.add("Gather", [s], np.arange(w)[::-1].copy(), axis=3)
         ops.add("GridSample", [s, (1, h, w, 2)])
         ops.add("Reshape", [s], plane)
+    for s in LINES:
+        rank, n, last = len(s), s[-1], np.array([-1])
+        ops.add("Sigmoid", [s])
+        ops.add("Softmax", [s], axis=-1)
+        ops.add("Slice", [s], np.array([n // 4]), np.array([n // 2]), last)
+        ops.add("Slice", [s], np.array([0]), np.array([n - 1]), last)
+        ops.add("Concat", [s, s], axis=-1)
+        ops.add("Concat", [s, s, (*s[:-1], 1)], axis=-1)
+        ops.add("Pad", [s], np.array([*[0] * (rank - 1), 2, *[0] * rank]))
+        ops.add("CumSum", [s], np.array(-1))
+        ops.add("Gather", [s], np.array([n - 1, 0, 1]), axis=-1)
+        ops.add("Transpose", [(1, n, s[1])], perm=[0, 2, 1])
+        ops.add("MatMul", [(1, s[-2], 4), (1, 4, n)])
     return ops
 
 

@@ -30,7 +30,9 @@ from nmpconv.ops.conv_add import CONV, ConvAdd
 from nmpconv.ops.custom import Custom
 from nmpconv.ops.effort import Sums
 from nmpconv.ops.gather import Gather
+from nmpconv.ops.normalize import Normalize
 from nmpconv.ops.op import quant_of
+from nmpconv.ops.slice import Slice
 from nmpconv.ops.weighted import Weighted
 from nmpconv.runtime import interpreter
 from nmpconv.runtime.interpreter import TargetNeeds
@@ -235,7 +237,8 @@ def _one_by_one(sums: Sums) -> dict[str, float]:
 
 
 def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Counted:
-    """Counts the effort of an op without weights. products: its own count, or the places of its window."""
+    """Counts the effort of an op without weights. products: its own count, or the places of its window. blocks:
+    elements of a slice that are read side by side are one. groups: numbers that are normalized together are one."""
     size = sum(value.size for value in outputs)
     places = op.params.get("kernel_h", 0) * op.params.get("kernel_w", 0)
     line = outputs[0].shape[-1] if outputs[0].shape else 1
@@ -243,6 +246,7 @@ def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Cou
     counts = {
         "call": 1,
         "lines": size // line,
+        "operands": len(activations),
         "runs": sum(x.size // _run(x.shape, outputs[0].shape) for x in activations),
         "pieces": size // _alike(activations[0].shape if activations else (), outputs[0].shape),
         "inputs": sum(x.size for x in activations),
@@ -250,6 +254,10 @@ def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Cou
         "moved": size * (activations[:1] != [] and activations[0].offset != outputs[0].offset),
         "products": op.macs or size * places,
     }
+    if op.kind == Slice.name:
+        counts["blocks"] = size // _block(op.params["steps"], activations[0].shape, outputs[0].shape)
+    if op.kind == Normalize.name:
+        counts["groups"] = size // prod(outputs[0].shape[axis] for axis in op.params["axes"])
     if OPS[op.kind].grid == "same" and (places := OPS[op.kind].places) is not None:
         counts["inputs"] = inputs[places].size  # of the other one only what is chosen is read
     if op.kind == Gather.name:
@@ -275,6 +283,18 @@ def _run(x: Sequence[int], y: Sequence[int]) -> int:
     if alike == min(len(x), len(y)):
         return min(prod(x), prod(y))
     return prod(x[len(x) - alike :]) * min(x[-1 - alike], y[-1 - alike])
+
+
+def _block(steps: Sequence[int], x: Sequence[int], y: Sequence[int]) -> int:
+    """Elements of a slice that lie side by side in both."""
+    block = 1
+    for step, whole, part in reversed(list(zip(steps, x, y, strict=True))):
+        if step != 1 and part > 1:
+            break
+        block *= part
+        if part != whole:
+            break
+    return block
 
 
 def _alike(x: Sequence[int], y: Sequence[int]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -94,6 +95,22 @@ def test_counts_of_operands_that_are_repeated() -> None:
         lines.append(one.counts["lines"])
     assert names == ["add 8/8/8", "add 8/8/8 rows", "add 8/8/8 scalars", "add 8/8/8"]
     assert lines == [3, 3, 3, 1]
+
+
+def test_counts_of_slices_and_normalizations() -> None:
+    """A slice reads runs of neighbours, or single elements where it turns the channels round."""
+    blocks = []
+    for steps, sizes in (((1, 1, 1, 1), (1, 2, 3, 4)), ((1, 1, 1, 1), (1, 4, 2, 4)), ((1, 1, 1, -1), (1, 4, 3, 4))):
+        params = OPS["slice"].Params(tuple(3 if step < 0 else 0 for step in steps), steps, sizes)
+        made = single(OPS["slice"], "case", params, [fed("x", (1, 4, 3, 4), 8, -4)], grid(8, -4))
+        blocks.append(costs.counted(file(made), "cortex-m4")[0].counts["blocks"])
+    assert blocks == [1, 4, 48]
+    case = next(case for case in CASES["normalize"])
+    node = case.graph.nodes[0]
+    shape = case.graph.outs(node)[0].shape
+    axes = node.params.axes
+    groups = math.prod(size for axis, size in enumerate(shape) if axis not in axes)
+    assert costs.counted(file(case), "cortex-m4")[0].counts["groups"] == groups
 
 
 def test_counts_of_a_depthwise_convolution() -> None:
