@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
-from nmpconv.ops.case import Operand, fed, grid, single
+from nmpconv.ops.common.case import Operand, fed, grid, single
 from nmpconv.ops.sum_lookup import SumLookup, SumLookupParams
 from nmpconv.runtime.costs import FEW
 

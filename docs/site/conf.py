@@ -72,6 +72,7 @@ navigation = NAVIGATION = {
             "docs/results",
             "docs/speed",
             "docs/architectures",
+            "docs/seeded-nets",
             "samples/README",
             "CONTRIBUTING",
             "docs/releasing",

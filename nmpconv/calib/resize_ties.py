@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.errors import Invalid, Unsupported
-from nmpconv.ops.interpolation import ROUNDS, is_nearly_tied
+from nmpconv.ops.common.interpolation import ROUNDS, is_nearly_tied
 from nmpconv.ops.onnx_node import OnnxNode
 from nmpconv.ops.resize import axis_places, nearest_indices
 

@@ -30,9 +30,9 @@ from nmpconv.conversion.validation import LARGE, TOGETHER, Score, integer_output
 from nmpconv.graph.reference import walk
 from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.ops.accumulate import weight_shifts
+from nmpconv.ops.common.accumulate import weight_shifts
+from nmpconv.ops.common.overlap import BANDS_MAX
 from nmpconv.ops.op import quant_of
-from nmpconv.ops.overlap import BANDS_MAX
 from nmpconv.passes import residual_operands
 from nmpconv.passes.memory.plan_memory import lower_bound, peak
 from nmpconv.passes.memory.two_memories import slow_traffic

@@ -21,8 +21,8 @@ from nmpconv.file._schema import ENUMS
 from nmpconv.file.flatbuffer import DATA_ALIGN, KINDS, Table
 from nmpconv.ir import ARENA_ALIGN, INT_OF_BITS, Graph, Node, Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.common.rules import broken
 from nmpconv.ops.op import quant_of
-from nmpconv.ops.rules import broken
 
 TENSOR, OP, PLAN, ORDER, LIMIT, UNKNOWN, CUSTOM = (
     f"NMP_E_{name}" for name in ("TENSOR", "OP", "PLAN", "ORDER", "LIMIT", "UNKNOWN_OP", "CUSTOM")

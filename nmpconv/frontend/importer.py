@@ -24,9 +24,9 @@ from nmpconv.frontend.toposort import reads
 from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.builders import GraphBuilder
+from nmpconv.ops.common.traits import ANY, Bounds, within_clamp
 from nmpconv.ops.onnx_node import OnnxNode
 from nmpconv.ops.reshape import ReshapeParams
-from nmpconv.ops.traits import ANY, Bounds, within_clamp
 from nmpconv.ops.transpose import TransposeParams
 
 OPS_MAX = 30_000  # after lowering; NODES_MAX is before

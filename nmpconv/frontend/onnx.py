@@ -31,7 +31,7 @@ from nmpconv.frontend.toposort import label, reads, rename, subgraphs
 from nmpconv.frontend.unroll import Unroller
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, Op
-from nmpconv.ops.aligned import TERMS_MAX
+from nmpconv.ops.common.aligned import TERMS_MAX
 from nmpconv.ops.custom import Custom
 from nmpconv.ops.onnx_node import OnnxNode
 

@@ -18,8 +18,8 @@ from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MI
 from nmpconv.errors import VerifyError
 from nmpconv.ir import ARENA_ALIGN, FLOAT, Graph, Node, Quant, Value
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.common.traits import Limit, Origins
 from nmpconv.ops.op import quant_of
-from nmpconv.ops.traits import Limit, Origins
 
 Broken = Iterator[tuple[str, str]]
 Rule = Callable[[Graph], Broken]

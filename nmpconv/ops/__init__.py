@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from nmpconv.ir import Graph, Node
 from nmpconv.ops._all import ALL
+from nmpconv.ops.common.weighted import Weighted
 from nmpconv.ops.op import Case, Op, QArray
-from nmpconv.ops.weighted import Weighted
 
 T = TypeVar("T")
 

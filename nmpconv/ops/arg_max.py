@@ -11,11 +11,11 @@ import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.along_axis import AlongAxis
-from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.common.along_axis import AlongAxis
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.common.traits import Rule, unfit
 from nmpconv.ops.gather_elements import choose
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.traits import Rule, unfit
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -12,18 +12,18 @@ import numpy as np
 from nmpconv.base.fixed_point import SPREAD_MAX, div, sat
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
-from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.pool import Pool
-from nmpconv.ops.reduction import lower_reduction
-from nmpconv.ops.traits import Border, Bounds, Limit, Origins, hull
-from nmpconv.ops.window import (
+from nmpconv.ops.common.case import FILLS, WIDTHS, fed, grid, single
+from nmpconv.ops.common.pool import Pool
+from nmpconv.ops.common.reduction import lower_reduction
+from nmpconv.ops.common.traits import Border, Bounds, Limit, Origins, hull
+from nmpconv.ops.common.window import (
     bordered,
     is_padded,
     padded,
     sees_pixels,
     tap,
 )
+from nmpconv.ops.op import Case, QArray, quant_of
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -15,12 +15,12 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.accumulate import K_MAX, check_products, exact_type, magnitude
-from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
-from nmpconv.ops.constant import quantize_constants
+from nmpconv.ops.common.accumulate import K_MAX, check_products, exact_type, magnitude
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.constant import quantize_constants
+from nmpconv.ops.common.rules import alike
+from nmpconv.ops.common.traits import Limit, Rule, product_limits, same_rank
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.rules import alike
-from nmpconv.ops.traits import Limit, Rule, product_limits, same_rank
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

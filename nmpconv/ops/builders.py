@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmpconv.ir import Given, Node, Value
-from nmpconv.ops.traits import Bounds
+from nmpconv.ops.common.traits import Bounds
 
 
 class GraphBuilder(Protocol):

@@ -11,11 +11,11 @@ import numpy as np
 from nmpconv.base.fixed_point import quantize
 from nmpconv.errors import Invalid
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.along_axis import AlongAxis
-from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
+from nmpconv.ops.common.along_axis import AlongAxis
+from nmpconv.ops.common.case import WIDTHS, constant, fed, grid, single
+from nmpconv.ops.common.rules import alike
+from nmpconv.ops.common.traits import Rule, channels_of
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.rules import alike
-from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

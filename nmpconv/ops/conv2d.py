@@ -13,7 +13,8 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.accumulate import (
+from nmpconv.ops.add import AddParams
+from nmpconv.ops.common.accumulate import (
     K_MAX,
     accumulator_bound,
     check_products,
@@ -22,15 +23,14 @@ from nmpconv.ops.accumulate import (
     output_step,
     weight_shifts,
 )
-from nmpconv.ops.add import AddParams
-from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.overlap import Lines
+from nmpconv.ops.common.rules import rank
+from nmpconv.ops.common.traits import Border, Rule, computed, unfit
+from nmpconv.ops.common.weighted import Weighted
+from nmpconv.ops.common.window import bordered, is_padded, plane_out, readings
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.overlap import Lines
-from nmpconv.ops.rules import rank
-from nmpconv.ops.traits import Border, Rule, computed, unfit
-from nmpconv.ops.weighted import Weighted
-from nmpconv.ops.window import bordered, is_padded, plane_out, readings
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

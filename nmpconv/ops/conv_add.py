@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.accumulate import K_MAX, accumulator_bound, convolve, magnitude, output_step, weight_shifts
-from nmpconv.ops.case import FILLS, constant, fed, grid, single
+from nmpconv.ops.common.accumulate import K_MAX, accumulator_bound, convolve, magnitude, output_step, weight_shifts
+from nmpconv.ops.common.case import FILLS, constant, fed, grid, single
+from nmpconv.ops.common.rules import vector
+from nmpconv.ops.common.traits import Limit, Origins, Rule, unfit, weighted_limits
 from nmpconv.ops.conv2d import Conv2D, Conv2DParams, is_depthwise
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.rules import vector
-from nmpconv.ops.traits import Limit, Origins, Rule, unfit, weighted_limits
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import OnnxBuilder

@@ -16,7 +16,7 @@ import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.accumulate import (
+from nmpconv.ops.common.accumulate import (
     K_MAX,
     accumulator_bound,
     check_products,
@@ -25,13 +25,13 @@ from nmpconv.ops.accumulate import (
     output_step,
     weight_shifts,
 )
-from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.rules import rank
+from nmpconv.ops.common.traits import Origins, Rule, computed, unfit
+from nmpconv.ops.common.weighted import Weighted
+from nmpconv.ops.common.window import is_padded, plane_out
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.rules import rank
-from nmpconv.ops.traits import Origins, Rule, computed, unfit
-from nmpconv.ops.weighted import Weighted
-from nmpconv.ops.window import is_padded, plane_out
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -13,10 +13,10 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.along_axis import AlongAxis
-from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.common.along_axis import AlongAxis
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.common.traits import Bounds, Limit, channels_of
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit, channels_of
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

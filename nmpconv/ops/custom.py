@@ -11,11 +11,11 @@ import numpy as np
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, quantize
 from nmpconv.errors import NmpError, Unsupported
 from nmpconv.ir import Graph, Node, Quant, Value
-from nmpconv.ops.case import Operand, single
-from nmpconv.ops.constant import exponent_for
+from nmpconv.ops.common.case import Operand, single
+from nmpconv.ops.common.constant import exponent_for
+from nmpconv.ops.common.traits import Limit, Rule
 from nmpconv.ops.custom_op import INPUTS_MAX, CustomOp, custom_ops
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Limit, Rule
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

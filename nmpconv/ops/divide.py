@@ -24,12 +24,12 @@ from nmpconv.base.fixed_point import (
 )
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.broadcast import Broadcast
-from nmpconv.ops.case import WIDTHS, Operand, by, elementwise, fed, grid, single
-from nmpconv.ops.constant import quantize_constants
+from nmpconv.ops.common.broadcast import Broadcast
+from nmpconv.ops.common.case import WIDTHS, Operand, by, elementwise, fed, grid, single
+from nmpconv.ops.common.constant import quantize_constants
+from nmpconv.ops.common.traits import ANY, Bounds, Limit, combined, exponents_of
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.traits import ANY, Bounds, Limit, combined, exponents_of
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

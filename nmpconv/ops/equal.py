@@ -8,8 +8,8 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ops.add import AddParams
-from nmpconv.ops.aligned import AlignedParams
-from nmpconv.ops.comparison import Compare, opposite
+from nmpconv.ops.common.aligned import AlignedParams
+from nmpconv.ops.common.comparison import Compare, opposite
 from nmpconv.ops.mul import MulParams
 
 if TYPE_CHECKING:

@@ -12,7 +12,9 @@ import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.accumulate import (
+from nmpconv.ops.add import AddParams
+from nmpconv.ops.batch_matmul import matmul, swapped, transposed
+from nmpconv.ops.common.accumulate import (
     K_MAX,
     accumulate,
     accumulator_bound,
@@ -22,17 +24,15 @@ from nmpconv.ops.accumulate import (
     output_step,
     weight_shifts,
 )
-from nmpconv.ops.add import AddParams
-from nmpconv.ops.batch_matmul import matmul, swapped, transposed
-from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.reduction import lower_reduction, reduced_axes
+from nmpconv.ops.common.rules import rank
+from nmpconv.ops.common.traits import Rule, computed, unfit
+from nmpconv.ops.common.weighted import Weighted
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.reduction import lower_reduction, reduced_axes
-from nmpconv.ops.rules import rank
-from nmpconv.ops.traits import Rule, computed, unfit
-from nmpconv.ops.weighted import Weighted
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -12,10 +12,10 @@ import numpy as np
 from nmpconv.base.fixed_point import RANK_MAX
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.along_axis import AlongAxis
-from nmpconv.ops.case import WIDTHS, fed, grid, single
+from nmpconv.ops.common.along_axis import AlongAxis
+from nmpconv.ops.common.case import WIDTHS, fed, grid, single
+from nmpconv.ops.common.traits import channels_of
 from nmpconv.ops.op import Case, QArray
-from nmpconv.ops.traits import channels_of
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -12,10 +12,10 @@ import numpy as np
 from nmpconv.base.fixed_point import quantize
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.case import FILLS, WIDTHS, Operand, by, constant, fed, grid, single
+from nmpconv.ops.common.case import FILLS, WIDTHS, Operand, by, constant, fed, grid, single
+from nmpconv.ops.common.traits import Limit, Origins, exponents_of, unfit
 from nmpconv.ops.gather import take
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Limit, Origins, exponents_of, unfit
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

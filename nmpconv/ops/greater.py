@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpconv.ops.aligned import AlignedParams
-from nmpconv.ops.comparison import Compare, opposite
+from nmpconv.ops.common.aligned import AlignedParams
+from nmpconv.ops.common.comparison import Compare, opposite
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder

@@ -15,11 +15,11 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, Int64, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
-from nmpconv.ops.constant import quantize_constants
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.constant import quantize_constants
+from nmpconv.ops.common.traits import Bounds, Limit, Rule, channels_of, exponents_of, unfit
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.requantize import RequantizeParams
-from nmpconv.ops.traits import Bounds, Limit, Rule, channels_of, exponents_of, unfit
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

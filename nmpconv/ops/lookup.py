@@ -15,15 +15,15 @@ from nmpconv.base.fixed_point import EXPONENT_MIN, INT_MAX, INT_MIN, quantize, r
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.add import AddParams
-from nmpconv.ops.aligned import AlignedParams
-from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
-from nmpconv.ops.constant import with_constant
-from nmpconv.ops.function import COMBINE, FUNCTIONS, Step, evaluate
+from nmpconv.ops.common.aligned import AlignedParams
+from nmpconv.ops.common.case import WIDTHS, Operand, fed, grid, single
+from nmpconv.ops.common.constant import with_constant
+from nmpconv.ops.common.function import COMBINE, FUNCTIONS, Step, evaluate
+from nmpconv.ops.common.rules import vector, within
+from nmpconv.ops.common.traits import ANY, Bounds, Limit, Origins, Rule
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.requantize import RequantizeParams
-from nmpconv.ops.rules import vector, within
-from nmpconv.ops.traits import ANY, Bounds, Limit, Origins, Rule
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -16,11 +16,11 @@ import numpy as np
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN, round_half_up, rsh, sat
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Quant, Value
-from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
-from nmpconv.ops.constant import with_constant
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.common.constant import with_constant
+from nmpconv.ops.common.rules import vector, within
+from nmpconv.ops.common.traits import Limit, Rule
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.rules import vector, within
-from nmpconv.ops.traits import Limit, Rule
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

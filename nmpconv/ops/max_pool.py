@@ -12,14 +12,14 @@ import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.case import FILLS, WIDTHS, fed, grid, single
+from nmpconv.ops.common.case import FILLS, WIDTHS, fed, grid, single
+from nmpconv.ops.common.pool import Pool
+from nmpconv.ops.common.reduction import lower_reduction
+from nmpconv.ops.common.traits import Border
+from nmpconv.ops.common.window import bordered, padded, sees_pixels, tap
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, QArray
 from nmpconv.ops.pad import LOWEST
-from nmpconv.ops.pool import Pool
-from nmpconv.ops.reduction import lower_reduction
-from nmpconv.ops.traits import Border
-from nmpconv.ops.window import bordered, padded, sees_pixels, tap
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpconv.ops.aligned import Aligned, AlignedParams
+from nmpconv.ops.common.aligned import Aligned, AlignedParams
 
 
 class Minimum(Aligned):

@@ -11,11 +11,11 @@ import numpy as np
 
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.broadcast import Broadcast
-from nmpconv.ops.case import elementwise
-from nmpconv.ops.constant import quantize_constants
+from nmpconv.ops.common.broadcast import Broadcast
+from nmpconv.ops.common.case import elementwise
+from nmpconv.ops.common.constant import quantize_constants
+from nmpconv.ops.common.traits import Bounds, Limit, Origins, combined, product_limits
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit, Origins, combined, product_limits
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

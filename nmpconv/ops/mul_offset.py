@@ -17,10 +17,10 @@ import numpy as np
 from nmpconv.base.fixed_point import rsh, sat
 from nmpconv.errors import InputError
 from nmpconv.ir import FLOAT, Graph, Node, Value
-from nmpconv.ops.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, constant, fed, grid, single
+from nmpconv.ops.common.traits import Bounds, Limit, Rule
 from nmpconv.ops.mul import Mul, MulOffsetParams
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit, Rule
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import OnnxBuilder

@@ -17,10 +17,10 @@ import numpy as np
 from nmpconv.base.fixed_point import EXPONENT_MIN, INT_MAX, INT_MIN, SHIFT_MAX, quantize, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Quant, Value
-from nmpconv.ops.case import FILLS, WIDTHS, Operand, by, fed, grid, single
+from nmpconv.ops.common.case import FILLS, WIDTHS, Operand, by, fed, grid, single
+from nmpconv.ops.common.rules import within
+from nmpconv.ops.common.traits import Limit, Rule, computed, unfit
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.rules import within
-from nmpconv.ops.traits import Limit, Rule, computed, unfit
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

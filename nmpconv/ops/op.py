@@ -16,8 +16,8 @@ import numpy as np
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.errors import UnsupportedModel
 from nmpconv.ir import Graph, Node, Quant, Value
-from nmpconv.ops.overlap import Lines
-from nmpconv.ops.traits import ANY, Border, Bounds, Limit, Origins, Rule, channels_of, hull
+from nmpconv.ops.common.overlap import Lines
+from nmpconv.ops.common.traits import ANY, Border, Bounds, Limit, Origins, Rule, channels_of, hull
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

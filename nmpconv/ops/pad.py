@@ -11,11 +11,11 @@ import numpy as np
 from nmpconv.base.fixed_point import quantize
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.case import WIDTHS, constant, fed, grid, single
-from nmpconv.ops.constant import with_constant
+from nmpconv.ops.common.case import WIDTHS, constant, fed, grid, single
+from nmpconv.ops.common.constant import with_constant
+from nmpconv.ops.common.traits import Rule, channels_of, computed, unfit
 from nmpconv.ops.gather import take
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Rule, channels_of, computed, unfit
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

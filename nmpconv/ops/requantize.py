@@ -13,10 +13,10 @@ import numpy as np
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN, SHIFT_MAX, SHIFT_MIN, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Given, Graph, Node, Value
-from nmpconv.ops.aligned import AlignedParams, chained
-from nmpconv.ops.case import WIDTHS, Operand, fed, grid, single
+from nmpconv.ops.common.aligned import AlignedParams, chained
+from nmpconv.ops.common.case import WIDTHS, Operand, fed, grid, single
+from nmpconv.ops.common.traits import Bounds, Limit, Origins
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit, Origins
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -12,13 +12,13 @@ import numpy as np
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.add import AddParams
-from nmpconv.ops.aligned import AlignedParams
-from nmpconv.ops.case import WIDTHS, by, fed, grid, single
-from nmpconv.ops.comparison import opposite
+from nmpconv.ops.common.aligned import AlignedParams
+from nmpconv.ops.common.case import WIDTHS, by, fed, grid, single
+from nmpconv.ops.common.comparison import opposite
+from nmpconv.ops.common.traits import Rule, channels_of
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.op import Case, Op, QArray
 from nmpconv.ops.requantize import RequantizeParams
-from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

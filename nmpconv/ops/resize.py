@@ -12,12 +12,21 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, rsh, sat
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.common.interpolation import (
+    WEIGHT_BITS,
+    antialiased,
+    coordinates,
+    cubic,
+    linear,
+    nearest,
+    rounded,
+    table,
+)
+from nmpconv.ops.common.rules import rank
+from nmpconv.ops.common.traits import Limit, Origins, Rule
 from nmpconv.ops.gather import take
-from nmpconv.ops.interpolation import WEIGHT_BITS, antialiased, coordinates, cubic, linear, nearest, rounded, table
 from nmpconv.ops.op import Case, Op, QArray, quant_of
-from nmpconv.ops.rules import rank
-from nmpconv.ops.traits import Limit, Origins, Rule
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -11,10 +11,10 @@ import numpy as np
 
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.case import WIDTHS, fed, grid, single
+from nmpconv.ops.common.case import WIDTHS, fed, grid, single
+from nmpconv.ops.common.traits import Rule, channels_of
 from nmpconv.ops.gather import GatherParams
 from nmpconv.ops.op import Case, Op, QArray
-from nmpconv.ops.traits import Rule, channels_of
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -13,16 +13,16 @@ import numpy as np
 from nmpconv.base.fixed_point import div, round_half_up, rsh, sat
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Quant, Value
-from nmpconv.ops.aligned import AlignedParams
-from nmpconv.ops.along_axis import AlongAxis
-from nmpconv.ops.case import FILLS, WIDTHS, by, fed, grid, single
-from nmpconv.ops.constant import with_constant
+from nmpconv.ops.common.aligned import AlignedParams
+from nmpconv.ops.common.along_axis import AlongAxis
+from nmpconv.ops.common.case import FILLS, WIDTHS, by, fed, grid, single
+from nmpconv.ops.common.constant import with_constant
+from nmpconv.ops.common.rules import vector, within
+from nmpconv.ops.common.traits import Bounds, Rule
 from nmpconv.ops.fully_connected import FullyConnectedParams
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.rules import vector, within
-from nmpconv.ops.traits import Bounds, Rule
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -9,9 +9,9 @@ import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.add import AddParams
-from nmpconv.ops.aligned import Aligned, AlignedParams
+from nmpconv.ops.common.aligned import Aligned, AlignedParams
+from nmpconv.ops.common.traits import Origins
 from nmpconv.ops.op import with_constants
-from nmpconv.ops.traits import Origins
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder

@@ -16,13 +16,13 @@ import numpy as np
 
 from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN, INT_MAX, INT_MIN, quantize, rsh, sat
 from nmpconv.ir import Graph, Node, Quant, Value
-from nmpconv.ops.accumulate import K_MAX, check_products
-from nmpconv.ops.case import FILLS, WIDTHS, Operand, by, fed, grid, single
-from nmpconv.ops.constant import exponent_for
+from nmpconv.ops.common.accumulate import K_MAX, check_products
+from nmpconv.ops.common.case import FILLS, WIDTHS, Operand, by, fed, grid, single
+from nmpconv.ops.common.constant import exponent_for
+from nmpconv.ops.common.rules import rank, vector
+from nmpconv.ops.common.traits import Bounds, Limit, Origins, Rule, computed, unfit
 from nmpconv.ops.lookup import FAR, HUGE, PIECE_MAX, TABLE_BITS, Lookup, LookupParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of, with_constants
-from nmpconv.ops.rules import rank, vector
-from nmpconv.ops.traits import Bounds, Limit, Origins, Rule, computed, unfit
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import OnnxBuilder

@@ -11,9 +11,9 @@ import numpy as np
 from nmpconv.base.fixed_point import RANK_MAX
 from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.case import WIDTHS, fed, grid, single
+from nmpconv.ops.common.case import WIDTHS, fed, grid, single
+from nmpconv.ops.common.traits import Rule
 from nmpconv.ops.op import Case, Op, QArray
-from nmpconv.ops.traits import Rule
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

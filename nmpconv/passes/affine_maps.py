@@ -9,7 +9,7 @@ import numpy as np
 
 from nmpconv.ir import Node
 from nmpconv.ops import WEIGHTED
-from nmpconv.ops.weighted import groups_of
+from nmpconv.ops.common.weighted import groups_of
 from nmpconv.passes.rewrite import Editor
 
 

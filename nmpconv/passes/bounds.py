@@ -15,7 +15,7 @@ from itertools import chain, product
 
 from nmpconv.ir import Given, Graph, Node
 from nmpconv.ops import OPS
-from nmpconv.ops.traits import ANY, Bounds, hull, within_clamp
+from nmpconv.ops.common.traits import ANY, Bounds, hull, within_clamp
 
 PIXELS = (-128.0, 127.0)
 

@@ -25,10 +25,10 @@ from nmpconv.base.stream_spec import Stream, parse
 from nmpconv.errors import Unsupported, UsageError
 from nmpconv.ir import Graph, Node, State, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.common.window import is_padded
 from nmpconv.ops.concat import ConcatParams
 from nmpconv.ops.op import quant_of
 from nmpconv.ops.slice import SliceParams
-from nmpconv.ops.window import is_padded
 
 SIDES = {1: ("h", "top", "bottom"), 2: ("w", "left", "right")}  # axis of [N,H,W,C]: names of parameters
 

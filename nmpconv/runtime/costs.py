@@ -26,14 +26,14 @@ from nmpconv.errors import NmpError
 from nmpconv.file.reader import FileOp, FileTensor, Model, read
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
+from nmpconv.ops.common.effort import Sums
+from nmpconv.ops.common.weighted import Weighted
 from nmpconv.ops.conv_add import CONV, ConvAdd
 from nmpconv.ops.custom import Custom
-from nmpconv.ops.effort import Sums
 from nmpconv.ops.gather import Gather
 from nmpconv.ops.normalize import Normalize
 from nmpconv.ops.op import quant_of
 from nmpconv.ops.slice import Slice
-from nmpconv.ops.weighted import Weighted
 from nmpconv.runtime import interpreter
 from nmpconv.runtime.interpreter import TargetNeeds
 from nmpconv.runtime.targets import MICROCONTROLLERS

@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from nmpconv.ir import Value
 from nmpconv.ops import OPS
+from nmpconv.ops.common.interpolation import WEIGHT_BITS
 from nmpconv.ops.grid_sample import PADDINGS
-from nmpconv.ops.interpolation import WEIGHT_BITS
 from nmpconv.ops.mul_offset import FINE
 from nmpconv.ops.normalize import spare_bits
 from nmpconv.ops.op import quant_of

@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.ir import Graph, Node, Quant
-from nmpconv.ops.accumulate import exact_type, weight_shifts
+from nmpconv.ops.common.accumulate import exact_type, weight_shifts
+from nmpconv.ops.common.window import is_padded
 from nmpconv.ops.op import quant_of
-from nmpconv.ops.window import is_padded
 from nmpconv.torch.gradients import pixels, planes
 from nmpconv.torch.learned_exponents import held
 
@@ -161,7 +161,7 @@ class TrainableLayer(nn.Module):
         return held(rounded, before, self.y, unit).to(x.dtype)
 
     def _kind(self, weight: Tensor, bias: Tensor) -> torch.dtype:
-        """As `nmpconv.ops.accumulate.output_step` has it; where not even float64 holds the sums it is the best."""
+        """As `ops.common.accumulate.output_step` has it; where not even float64 holds the sums it is the best."""
         sums = weight.detach().abs().flatten(1).to(torch.float64).sum(1).cpu().numpy()
         bound = sums * -float(np.iinfo(self.x.dtype).min)
         b, s = bias.detach().abs().to(torch.float64).cpu().numpy(), self.shifts

@@ -20,8 +20,8 @@ from nmpconv.base.fixed_point import INT_MAX, INT_MIN, dequantize, quantize
 from nmpconv.graph.reference import step
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, QArray
+from nmpconv.ops.common.interpolation import WEIGHT_BITS
 from nmpconv.ops.grid_sample import PLACE_BITS
-from nmpconv.ops.interpolation import WEIGHT_BITS
 from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize.matrix_form import gather, matrix, out_positions
 

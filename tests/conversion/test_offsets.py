@@ -26,7 +26,7 @@ from nmpconv.errors import InputError
 from nmpconv.graph.trace import Trace
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Given, Graph
-from nmpconv.ops.interpolation import coordinates, linear, table
+from nmpconv.ops.common.interpolation import coordinates, linear, table
 from nmpconv.ops.mul_offset import OFFSET_MAX
 from nmpconv.passes.quantize import drop_channels, exponents, legalize, offsets
 from nmpconv.passes.quantize.exponents import Method

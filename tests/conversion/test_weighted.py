@@ -7,7 +7,7 @@ import pytest
 from op_cases import BY_OP
 
 from nmpconv.ops import Case
-from nmpconv.ops.accumulate import accumulate, im2col
+from nmpconv.ops.common.accumulate import accumulate, im2col
 from nmpconv.passes.quantize.matrix_form import gather, matrix, multiply, out_positions, second_moment
 
 SAMPLES = 3

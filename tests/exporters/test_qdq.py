@@ -16,7 +16,7 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, Case
-from nmpconv.ops.case import Operand, grid, single
+from nmpconv.ops.common.case import Operand, grid, single
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime.feed import Feed

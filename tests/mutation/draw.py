@@ -13,7 +13,7 @@ LANGUAGES = ("c", "python")
 ARCH = "interpreter/src/arch/"
 OURS = {"x86_64": f"{ARCH}x86/", "aarch64": f"{ARCH}aarch64/"}.get(platform.machine(), "none")
 # Generated, or made for tests.
-ASIDE = ("interpreter/src/gen/", "nmpconv/file/_schema.py", "nmpconv/ops/_all.py", "nmpconv/ops/case.py")
+ASIDE = ("interpreter/src/gen/", "nmpconv/file/_schema.py", "nmpconv/ops/_all.py", "nmpconv/ops/common/case.py")
 
 
 def files(root: Path, language: str) -> list[str]:

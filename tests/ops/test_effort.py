@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from nmpconv.ops.effort import Axis
+from nmpconv.ops.common.effort import Axis
 
 
 def test_windows_are_counted() -> None:

@@ -12,6 +12,7 @@ from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS, Op
 from nmpconv.ops.average_pool import AveragePoolParams
+from nmpconv.ops.common.window import pool_out, window_out
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.conv_transpose import ConvTransposeParams
 from nmpconv.ops.fully_connected import FullyConnectedParams
@@ -20,7 +21,6 @@ from nmpconv.ops.lrn import LrnParams
 from nmpconv.ops.max_pool import MaxPoolParams
 from nmpconv.ops.normalize import NormalizeParams
 from nmpconv.ops.resize import ResizeParams
-from nmpconv.ops.window import pool_out, window_out
 
 LIMITS = (
     ("conv2d", Conv2DParams(), [(1, 8, 8, 4096), (1, 8, 8, 4096)], "sums of 262144 products"),

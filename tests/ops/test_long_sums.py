@@ -8,7 +8,7 @@ import pytest
 from nmpconv.file.writer import to_bytes
 from nmpconv.graph.reference import run as run_reference
 from nmpconv.ops import OPS
-from nmpconv.ops.case import Operand, grid, single
+from nmpconv.ops.common.case import Operand, grid, single
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import interpreter
 

@@ -19,7 +19,7 @@ from nmpconv.graph.verify import _intact
 from nmpconv.ir import ARENA_ALIGN as ALIGN
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
-from nmpconv.ops.overlap import BANDS_MAX, Lines
+from nmpconv.ops.common.overlap import BANDS_MAX, Lines
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import interpreter
 

@@ -8,7 +8,7 @@ import pytest
 from nmpconv.file import writer
 from nmpconv.graph import reference
 from nmpconv.ops import OPS
-from nmpconv.ops.case import Operand, grid, single
+from nmpconv.ops.common.case import Operand, grid, single
 from nmpconv.ops.divide import DivideParams
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import interpreter

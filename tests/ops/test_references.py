@@ -12,7 +12,7 @@ from op_cases import CASES, grouped
 from nmpconv.graph import reference
 from nmpconv.graph.text import parse
 from nmpconv.ops import OPS, Case
-from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude
+from nmpconv.ops.common.accumulate import accumulate, accumulator_bound, exact_type, magnitude
 
 STEPS = 40_000  # what brute force may spend on a case
 

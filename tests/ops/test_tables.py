@@ -11,8 +11,8 @@ from nmpconv.base import fixed_point
 from nmpconv.graph import reference
 from nmpconv.ir import Quant, Value
 from nmpconv.ops import OPS
-from nmpconv.ops.case import Operand, grid, integers, single
-from nmpconv.ops.function import FUNCTIONS, is_steep
+from nmpconv.ops.common.case import Operand, grid, integers, single
+from nmpconv.ops.common.function import FUNCTIONS, is_steep
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.lrn import LrnParams
 from nmpconv.ops.normalize import NormalizeParams, spare_bits

@@ -11,7 +11,7 @@ from nets import Net
 
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
-from nmpconv.ops.interpolation import coordinates, linear, table
+from nmpconv.ops.common.interpolation import coordinates, linear, table
 
 
 class Maker(Net):

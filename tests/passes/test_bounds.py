@@ -9,8 +9,8 @@ import pytest
 
 from nmpconv.calib.observers import TensorStats
 from nmpconv.graph.text import parse
+from nmpconv.ops.common.traits import ANY, Bounds
 from nmpconv.ops.lookup import LookupParams
-from nmpconv.ops.traits import ANY, Bounds
 from nmpconv.passes import bounds
 from nmpconv.passes.bounds import known
 from nmpconv.passes.quantize import exponents

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from nmpconv.ops.function import Step
+from nmpconv.ops.common.function import Step
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.float.fuse_pointwise import recognise
 

@@ -21,7 +21,7 @@ from nmpconv.graph.reference import run as run_reference
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
-from nmpconv.ops.traits import Origins
+from nmpconv.ops.common.traits import Origins
 from nmpconv.passes.quantize import equalize, shared_ceiling
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding

@@ -15,10 +15,10 @@ from nmpconv.errors import NmpError
 from nmpconv.file.reader import read
 from nmpconv.file.writer import to_bytes
 from nmpconv.ops import OPS
-from nmpconv.ops.case import Case, constant, fed, grid, single
+from nmpconv.ops.common.case import Case, constant, fed, grid, single
+from nmpconv.ops.common.weighted import Weighted
 from nmpconv.ops.conv2d import Conv2DParams
 from nmpconv.ops.fully_connected import FullyConnectedParams
-from nmpconv.ops.weighted import Weighted
 from nmpconv.passes.memory import plan_memory
 from nmpconv.runtime import costs
 from nmpconv.runtime.targets import MICROCONTROLLERS

@@ -7,9 +7,9 @@ import numpy as np
 
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import Importer
+from nmpconv.ops.common.traits import Bounds
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.onnx_node import OnnxNode
-from nmpconv.ops.traits import Bounds
 
 POLES = {"log", "power", "reciprocal"}  # functions that are infinite at 0
 Truth = bool | None  # None: it depends on the data

@@ -29,9 +29,9 @@ import numpy as np
 
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.common.traits import Bounds
+from nmpconv.ops.common.weighted import groups_of
 from nmpconv.ops.conv2d import Conv2DParams
-from nmpconv.ops.traits import Bounds
-from nmpconv.ops.weighted import groups_of
 from nmpconv.passes.affine_maps import Affine, merge_into_reader, pad_before
 from nmpconv.passes.rewrite import Editor, apply, intersect
 

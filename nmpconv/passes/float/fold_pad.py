@@ -13,7 +13,7 @@ from functools import partial
 
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
-from nmpconv.ops.traits import Border, Bounds
+from nmpconv.ops.common.traits import Border, Bounds
 from nmpconv.passes.bounds import known
 from nmpconv.passes.rewrite import Editor, apply
 

@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 
 from nmpconv.ir import Graph, Node
-from nmpconv.ops.function import COMBINE, Step, evaluate
+from nmpconv.ops.common.function import COMBINE, Step, evaluate
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.float.pointwise_subgraphs import cones, replace_cone, steps_of
 from nmpconv.passes.rewrite import Editor, apply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nmpconv.ir import Node
-from nmpconv.ops.function import COMBINE, Operand, Step
+from nmpconv.ops.common.function import COMBINE, Operand, Step
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.passes.rewrite import Editor
 

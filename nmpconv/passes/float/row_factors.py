@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nmpconv.ir import Graph, Node
-from nmpconv.ops.function import FUNCTIONS, evaluate
-from nmpconv.ops.traits import ANY, Bounds
+from nmpconv.ops.common.function import FUNCTIONS, evaluate
+from nmpconv.ops.common.traits import ANY, Bounds
 from nmpconv.passes.bounds import known
 from nmpconv.passes.float.fuse_pointwise import PROBES
 from nmpconv.passes.float.pointwise_subgraphs import DEPTH, cones, steps_of

@@ -18,8 +18,8 @@ from functools import partial
 import numpy as np
 
 from nmpconv.ir import Graph, Node
+from nmpconv.ops.common.function import is_steep
 from nmpconv.ops.concat import ConcatParams
-from nmpconv.ops.function import is_steep
 from nmpconv.ops.slice import SliceParams
 from nmpconv.passes.float.squares import is_square
 from nmpconv.passes.rewrite import MOVES, Editor, apply, axis_groups

@@ -21,12 +21,12 @@ from functools import partial
 import numpy as np
 
 from nmpconv.ir import Graph, Node
-from nmpconv.ops.accumulate import K_MAX
+from nmpconv.ops.common.accumulate import K_MAX
+from nmpconv.ops.common.function import is_steep
+from nmpconv.ops.common.traits import ANY, Bounds
 from nmpconv.ops.concat import ConcatParams
-from nmpconv.ops.function import is_steep
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.sum_lookup import SumLookupParams
-from nmpconv.ops.traits import ANY, Bounds
 from nmpconv.passes.bounds import known
 from nmpconv.passes.float.squares import is_square, power_of
 from nmpconv.passes.rewrite import Clamp, Editor, apply

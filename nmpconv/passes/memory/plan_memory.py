@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from nmpconv.ir import ARENA_ALIGN, Graph, Node
 from nmpconv.ops import OPS
-from nmpconv.ops.overlap import BANDS_MAX
+from nmpconv.ops.common.overlap import BANDS_MAX
 from nmpconv.passes.memory.placement import Buffer, Overlap, alive, bound, place
 
 CONV = "conv2d"  # what the core runs together with a 1x1 one behind it, or a concat

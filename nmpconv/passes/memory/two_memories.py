@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from nmpconv.ir import ARENA_ALIGN, Graph
 from nmpconv.ops import OPS
-from nmpconv.ops.overlap import BANDS_MAX
+from nmpconv.ops.common.overlap import BANDS_MAX
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.memory.knapsack import Item, choose, most
 from nmpconv.passes.memory.placement import Buffer, alive, place

@@ -22,7 +22,7 @@ import numpy as np
 from nmpconv.calib.observers import TINY, TensorStats, alive
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.ops.weighted import groups_of
+from nmpconv.ops.common.weighted import groups_of
 from nmpconv.passes.quantize import compressed, shared_ceiling
 from nmpconv.passes.quantize.channel_groups import Channels
 from nmpconv.passes.quantize.matrix_form import pad_of

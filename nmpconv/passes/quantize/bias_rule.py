@@ -17,7 +17,7 @@ from nmpconv.calib.sampled_rows import Rows
 from nmpconv.graph.reference import Step, step, walk
 from nmpconv.ir import Graph, Node, Quant
 from nmpconv.ops import WEIGHTED
-from nmpconv.ops.accumulate import accumulator_bound, convolve, exact_type, magnitude, weight_shifts
+from nmpconv.ops.common.accumulate import accumulator_bound, convolve, exact_type, magnitude, weight_shifts
 from nmpconv.passes.quantize.bias import on_accumulator_grid
 from nmpconv.passes.quantize.matrix_form import gather, matrix, multiply, pad_of, samples
 from nmpconv.passes.quantize.residual_sums import sums_of, wanted_rows

@@ -17,7 +17,7 @@ import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.ops.weighted import groups_of
+from nmpconv.ops.common.weighted import groups_of
 from nmpconv.passes.quantize import intervals
 from nmpconv.passes.quantize.intervals import Interval
 from nmpconv.passes.quantize.matrix_form import pad_of

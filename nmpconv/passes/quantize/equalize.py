@@ -22,7 +22,7 @@ from nmpconv.calib.exponent_search import Function, Range, Rounded, grid_sqnrs_d
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.ops.weighted import groups_of
+from nmpconv.ops.common.weighted import groups_of
 from nmpconv.passes.quantize import compressed, headroom, offsets, table_readers
 from nmpconv.passes.quantize.balance import Balance, fewest_bits
 from nmpconv.passes.quantize.channel_groups import Channels

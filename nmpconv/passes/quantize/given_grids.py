@@ -33,11 +33,11 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Given, Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.average_pool import AveragePoolParams
-from nmpconv.ops.even_tables import TOWARDS_16, ties_to_even
+from nmpconv.ops.common.even_tables import TOWARDS_16, ties_to_even
+from nmpconv.ops.common.traits import Origins
 from nmpconv.ops.lookup import FINEST
 from nmpconv.ops.op import Op
 from nmpconv.ops.requantize import requantize
-from nmpconv.ops.traits import Origins
 from nmpconv.passes.quantize import given_tables, offsets
 from nmpconv.passes.quantize.exponents import GIVEN
 from nmpconv.passes.quantize.overrides import Choices, Row, Said

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from nmpconv.ir import Given, Graph, Node, Value
-from nmpconv.ops.even_tables import even_params, product_params, ties_to_even
+from nmpconv.ops.common.even_tables import even_params, product_params, ties_to_even
 from nmpconv.ops.lookup import LookupParams
 
 

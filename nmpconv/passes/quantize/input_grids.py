@@ -32,8 +32,8 @@ from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.calib.observers import TINY, TensorStats
 from nmpconv.ir import Graph, Node, Quant, Shifts, Value
 from nmpconv.ops import OPS, WEIGHTED, QArray
-from nmpconv.ops.traits import Origins
-from nmpconv.ops.weighted import groups_of
+from nmpconv.ops.common.traits import Origins
+from nmpconv.ops.common.weighted import groups_of
 from nmpconv.passes.affine_maps import Affine, merge_into_reader
 from nmpconv.passes.rewrite import Editor
 

@@ -19,9 +19,9 @@ import numpy as np
 from nmpconv.base.fixed_point import rsh, sat
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.ops.accumulate import weight_shifts
+from nmpconv.ops.common.accumulate import weight_shifts
+from nmpconv.ops.common.weighted import groups_of
 from nmpconv.ops.op import QArray, quant_of
-from nmpconv.ops.weighted import groups_of
 
 
 class Interval(NamedTuple):

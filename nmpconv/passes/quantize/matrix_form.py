@@ -15,9 +15,9 @@ import numpy as np
 from nmpconv.calib import native_sums
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import WEIGHTED
-from nmpconv.ops.accumulate import accumulate, accumulator_bound, exact_type, magnitude
-from nmpconv.ops.weighted import groups_of
-from nmpconv.ops.window import plane_out
+from nmpconv.ops.common.accumulate import accumulate, accumulator_bound, exact_type, magnitude
+from nmpconv.ops.common.weighted import groups_of
+from nmpconv.ops.common.window import plane_out
 
 CHUNK = 1024  # rows that are multiplied at a time
 NO_LOCK = nullcontext()

@@ -38,7 +38,7 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.ops.traits import Origins
+from nmpconv.ops.common.traits import Origins
 from nmpconv.passes.quantize import counted_padding, headroom, table_readers
 from nmpconv.passes.quantize.exponents import padding
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said, contradiction

@@ -17,7 +17,7 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.errors import UsageError
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
-from nmpconv.ops.traits import Bounds
+from nmpconv.ops.common.traits import Bounds
 from nmpconv.passes.bounds import is_finite, known
 from nmpconv.passes.quantize.shared_grids import grid_groups
 

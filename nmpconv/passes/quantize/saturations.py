@@ -20,7 +20,7 @@ from dataclasses import replace
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Given, Graph, Node
 from nmpconv.ops import OPS
-from nmpconv.ops.traits import Bounds
+from nmpconv.ops.common.traits import Bounds
 from nmpconv.passes.bounds import known
 from nmpconv.passes.rewrite import Editor, intersect
 

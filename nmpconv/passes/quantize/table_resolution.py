@@ -16,7 +16,7 @@ import numpy as np
 from nmpconv.calib.exponent_search import span, top_exponent
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Node
-from nmpconv.ops.function import COMBINE, Operand, Step, evaluate, is_steep
+from nmpconv.ops.common.function import COMBINE, Operand, Step, evaluate, is_steep
 from nmpconv.ops.lookup import FINEST, LookupParams
 from nmpconv.passes.rewrite import Editor
 

@@ -173,7 +173,7 @@ size_t nmp_conv_scratch(const nmp_op *op) {
 }
 
 #if NMP_TWO_MEMORIES
-#define MANY_PIXELS 32 /* as in nmpconv/ops/weighted.py */
+#define MANY_PIXELS 32 /* as in nmpconv/ops/common/weighted.py */
 
 /* Weights are read for every few pixels: the plan has left room behind the scratch for those that are copied first. */
 static void copy_weights(const nmp_op *op, nmp_conv_call *call) {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nmpconv.ir import Node
-from nmpconv.ops.function import Step
+from nmpconv.ops.common.function import Step
 from nmpconv.ops.lookup import Lookup, LookupParams
 
 TOWARDS = 2.0**-12  # of the way to an even step: ends ties, and keeps the float function

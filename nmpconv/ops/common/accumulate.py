@@ -15,7 +15,7 @@ import numpy as np
 from nmpconv.base.fixed_point import rsh, sat
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Quant
-from nmpconv.ops.window import padded, plane_out, tap
+from nmpconv.ops.common.window import padded, plane_out, tap
 
 K_MAX = 131071  # legal products of a sum: int8 * int8 stays below 2^31
 CHUNK = 2**19  # elements of a temporary: 2 MB of float32, which stay in the cache

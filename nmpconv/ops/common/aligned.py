@@ -12,11 +12,11 @@ import numpy as np
 from nmpconv.base.fixed_point import SHIFT_MAX, SHIFT_MIN, SPREAD_MAX, Int64, rsh, sat
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.broadcast import Broadcast
-from nmpconv.ops.case import elementwise
-from nmpconv.ops.constant import exponent_for, quantize_constants
+from nmpconv.ops.common.broadcast import Broadcast
+from nmpconv.ops.common.case import elementwise
+from nmpconv.ops.common.constant import exponent_for, quantize_constants
+from nmpconv.ops.common.traits import Bounds, Limit, Origins, combined, exponents_of, spread_limits
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.traits import Bounds, Limit, Origins, combined, exponents_of, spread_limits
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpconv.base.fixed_point import INT_MAX
 from nmpconv.errors import Unsupported
-from nmpconv.ops.traits import Border
+from nmpconv.ops.common.traits import Border
 
 P = TypeVar("P", bound=Any)
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.effort import Axis, Sums
+from nmpconv.ops.common.effort import Axis, Sums
+from nmpconv.ops.common.traits import ANY, Bounds, Limit, Origins, Rule, weighted_limits
 from nmpconv.ops.op import Op, quant_of, with_constants
-from nmpconv.ops.traits import ANY, Bounds, Limit, Origins, Rule, weighted_limits
 
 MANY_PIXELS = 32  # for them a copy of the weights takes at most 2 % of the instructions of a Cortex-M4
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from nmpconv.errors import Unsupported
 from nmpconv.ir import Graph, Node, Value
+from nmpconv.ops.common.traits import Rule
 from nmpconv.ops.op import Op, quant_of
-from nmpconv.ops.traits import Rule
 
 
 def broken(op: Op, node: Node, graph: Graph) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nmpconv.ir import Value
+from nmpconv.ops.common.traits import same_rank
 from nmpconv.ops.op import Op
-from nmpconv.ops.traits import same_rank
 
 
 class Broadcast(Op):

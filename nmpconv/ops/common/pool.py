@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nmpconv.ir import Value
+from nmpconv.ops.common.rules import rank
+from nmpconv.ops.common.traits import Rule
+from nmpconv.ops.common.window import pool_out, renamed_window
 from nmpconv.ops.op import Op
-from nmpconv.ops.rules import rank
-from nmpconv.ops.traits import Rule
-from nmpconv.ops.window import pool_out, renamed_window
 
 
 class Pool(Op):

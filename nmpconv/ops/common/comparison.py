@@ -12,12 +12,12 @@ import numpy as np
 
 from nmpconv.base.fixed_point import SHIFT_MIN, SPREAD_MAX, rsh, sat
 from nmpconv.ir import Graph, Node, Value
-from nmpconv.ops.aligned import AlignedParams, aligned_operands
-from nmpconv.ops.broadcast import Broadcast
-from nmpconv.ops.case import elementwise
-from nmpconv.ops.constant import quantize_constants
+from nmpconv.ops.common.aligned import AlignedParams, aligned_operands
+from nmpconv.ops.common.broadcast import Broadcast
+from nmpconv.ops.common.case import elementwise
+from nmpconv.ops.common.constant import quantize_constants
+from nmpconv.ops.common.traits import Limit, spread_limits
 from nmpconv.ops.op import Case, QArray, quant_of
-from nmpconv.ops.traits import Limit, spread_limits
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder

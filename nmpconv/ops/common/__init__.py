@@ -1,0 +1,1 @@
+"""Bases, rules and formulas that several ops share."""
