@@ -8,7 +8,8 @@ import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -171,6 +172,8 @@ def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
             raise UsageError(message, where=where, hint="pip install 'nmpconv[torch]'")
     import torch
 
+    if file is not None and b"quantized_decomposed" in file.getvalue():
+        _know_quantized()
     options: dict[str, Any] = {"dynamo": True, "external_data": False, "verbose": False}
     for key, port_names in zip(("input_names", "output_names"), names, strict=True):
         options |= {key: list(port_names)} if port_names else {}
@@ -194,6 +197,15 @@ def _export_program(program: Any, path: Path, where: str, names: Names) -> None:
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
+
+
+def _know_quantized() -> None:
+    """Lets torch know the operators of quantization by PT2E: those of torchao are the ones that torch has had."""
+    with suppress(ImportError):
+        import_module("torch.ao.quantization.fx._decomposed")
+        return
+    with suppress(ImportError):
+        import_module("torchao.quantization.pt2e.quantize_pt2e")
 
 
 def _is_saved_module(data: bytes) -> bool:

@@ -143,6 +143,7 @@ class Walk:
         self.opset = opset(model, path)
         self.outputs = tuple(dict.fromkeys(outputs)) or tuple(value.name for value in model.graph.output)
         self._ends = frozenset(self.outputs)
+        self._is_reshaped = bool(input_shapes)
         self.rows: list[Row] = []  # of nodes that cannot be converted
         self.invalid: list[Row] = []
         initializers = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -190,7 +191,10 @@ class Walk:
                 self._constant(name)
         del self._unroller  # it knows the walk, so that the model would stay until garbage is collected
         if self.invalid:
-            raise InvalidModel(self.invalid, where=self.path, hint="another exporter, or another version of it")
+            hint = "another exporter, or another version of it"
+            if self._is_reshaped:
+                hint = "an export with a batch of 1, or of any size: nodes have the sizes of the other shape"
+            raise InvalidModel(self.invalid, where=self.path, hint=hint)
 
     def _constant(self, output: str) -> None:
         """An output that depends on no input: 0 times an element of one, and the constant added."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,28 @@ def test_a_saved_program_is_the_program(program: Any, tmp_path: Path) -> None:
     assert np.abs(got.reshape(-1) - wanted.reshape(-1)).max() < 0.05 * np.abs(wanted).max()
     assert np.array_equal(given.load().run_float(X[0])[0], got)
     assert nmpconv.load(saved.data).model.metadata["source"] == "net.pt2"
+
+
+QUANTIZED = """
+import sys
+import torch
+import torch.ao.quantization.fx._decomposed
+class Net(torch.nn.Module):
+    def forward(self, x):
+        ops, grid = torch.ops.quantized_decomposed, (0.03, 0, -128, 127, torch.int8)
+        return torch.relu(ops.dequantize_per_tensor(ops.quantize_per_tensor(x, *grid), *grid))
+torch.export.save(torch.export.export(Net(), (torch.zeros(1, 3, 8, 8),)), sys.argv[1])
+"""
+
+
+def test_a_program_of_quantization_by_pt2e(program: Any, tmp_path: Path) -> None:
+    """Operators that torch knows once a module is imported."""
+    made, convert = [sys.executable, "-W", "ignore", "-c", QUANTIZED], "import nmpconv, numpy as np, sys\n"
+    convert += "print(nmpconv.convert(sys.argv[1], np.zeros((4, 3, 8, 8), np.float32)).load().inputs[0].shape)"
+    for command in (made, [sys.executable, "-c", convert]):
+        ran = subprocess.run([*command, tmp_path / "net.pt2"], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "(1, 3, 8, 8)\n"
 
 
 def test_a_damaged_program(program: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx_text import build
 
-from nmpconv.errors import InputError, NmpError, UnsupportedModel, UsageError
+from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.frontend.onnx import load
 
 TEXT = "(float[N,4,H,W] x) => (y) <float[2,4,1,1] w> { t = Conv(x, w) y = Relu(t) }"
@@ -90,6 +90,13 @@ def test_shape_refusals(text, given, message, path):
 def test_fixed_batch_can_be_set_to_one(path):
     build("(float[8,4,5,6] x) => (y) { y = Relu(x) }", 13, path)
     assert load(path, input_shapes={"x": (1, 4, 5, 6)})["y"].shape == (1, 4, 5, 6)
+
+
+def test_nodes_of_another_batch(path):
+    weights = "<float[8,4] w, int64[2] s = {2, 8}>"
+    build(f"(float[2,8,1,1] x) => (float[2,4] y) {weights} {{ a = Reshape(x, s) y = MatMul(a, w) }}", 13, path)
+    with pytest.raises(InvalidModel, match="an export with a batch of 1, or of any size"):
+        load(path, input_shapes={"x": (1, 8, 1, 1)})
 
 
 def test_unused_input_is_dropped(path):
