@@ -67,8 +67,6 @@ DENSE: Sequence[tuple[int, int, int, int, int, Mapping[str, Any]]] = (
     (8, 6, 1, 2, 3, {}),
     (4, 8, 3, 3, 3, {"pads": [1, 1, 1, 1]}),
     (8, 8, 3, 4, 4, {}),
-    (8, 3, 1, 1, 2, {}),
-    (4, 6, 2, 2, 2, {}),
     (4, 4, 3, 3, 3, {"pads": [1, 1, 1, 1], "group": 2}),
 )
 DEPTHWISE: Sequence[tuple[int, int, int, int, Mapping[str, Any]]] = (
@@ -117,10 +115,6 @@ FULLY = (
     (512, 64),
     (16, 4),
     (256, 256),
-    (61, 7),
-    (17, 3),
-    (8, 32),
-    (6, 2),
 )
 TRANSPOSED: Sequence[tuple[int, int, int, int, Mapping[str, Any]]] = (
     (16, 16, 2, 12, {"strides": [2, 2]}),
