@@ -131,7 +131,7 @@ def rounded(graph: Graph, groups: Iterable[Sequence[str]]) -> dict[str, list[str
 def _noise(noisy: np.ndarray, plain: np.ndarray) -> float:
     """Energy of the errors. Where a divisor was rounded to 0, an error is as large as the output is at most."""
     with np.errstate(invalid="ignore"):
-        errors = noisy.astype(np.float64) - plain
+        errors = np.where(noisy == plain, 0.0, noisy.astype(np.float64) - plain)
     finite = np.isfinite(errors)
     if not finite.all():
         errors = np.where(finite, errors, np.abs(plain, where=np.isfinite(plain), out=np.zeros(plain.shape)).max())

@@ -75,8 +75,9 @@ class Calibrated:
 
     samples, feeds: see `Imported`. check: compares the graph with the ONNX model, once (`import_check.compared`).
     fitter: quantizes the graph, with the images that biases and rounding are fitted on. fitted: which of the feeds
-    these are. narrowed: a note on the tensors that got no 16 bits because of what they cost; "" where there are none.
-    limit: of its instructions (`costly_widths.Affordable`).
+    these are. masked: tensors whose statistics are those of masks, not of samples alone. narrowed: a note on the
+    tensors that got no 16 bits because of what they cost; "" where there are none. limit: of its instructions
+    (`costly_widths.Affordable`).
     """
 
     samples: Mapping[str, Samples]
@@ -84,6 +85,7 @@ class Calibrated:
     check: Callable[[], Parity | str]
     fitter: Fitter
     fitted: tuple[int, ...]
+    masked: frozenset[str] = frozenset()
     narrowed: str = ""
     limit: InstructionLimit | None = None
 
@@ -146,10 +148,12 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     trace(graph, "FLOAT", "saturations")
     peaks = {name: seen.peak for name, seen in stats.items()}
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
-    graph, stats = constant_masks.run(graph, {value.name: stats[value.name] for value in graph.activations()}, feeds)
+    seen = {value.name: stats[value.name] for value in graph.activations()}
+    graph, stats = constant_masks.run(graph, seen, feeds)
     trace(graph, "FLOAT", "constant_masks")
     graph, stats = attention_masks.run(graph, stats, feeds)
     trace(graph, "FLOAT", "attention_masks")
+    masked = frozenset(name for name, stat in stats.items() if stat is not seen.get(name))
 
     check = cache(partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(feeds)))
     bits = activation_bits(graph, str(options.bits), options.widths)
@@ -196,7 +200,7 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
     fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
-    return Calibrated(imported.samples, feeds, check, fitter, tuple(fitted))
+    return Calibrated(imported.samples, feeds, check, fitter, tuple(fitted), masked)
 
 
 def _stored(

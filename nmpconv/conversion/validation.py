@@ -266,7 +266,7 @@ def scored(
     agreement = 100 * float(np.mean(best[0] == best[1])) if ranked else None
     sure = confidence.margin(sqnr.effects(*energies)) if math.isfinite(db) else None
     answers = Answers(tuple(best[0].tolist()), tuple(best[1].tolist()), first[0].size) if ranked else None
-    silent = not energies[0].any()
+    silent = not any(part.any() for part in energies)
     return Score(db, agreement, images, sure, answers, tuple(sqnr.each_db(*energies)), silent=silent)
 
 

@@ -62,7 +62,9 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
         score, _, metric = trials.run(_file(whole))
     else:
         seen = decision.fitter.fitted(decision.recipe, trial.fitted)[1]
-        score, _, metric = trials.run(_file(_unseen(context.options, decision, trial.fitted) or seen), _file(seen))
+        score, _, metric = trials.run(
+            _file(_unseen(context.options, calibrated, decision, trial.fitted) or seen), _file(seen)
+        )
     names, every = _names(calibrated), calibrated.labels
     labels = None if every is None else [every[i] for i in trial.indices]
     unit = f"validation {calibrated.unit}" if apart else f"validation {calibrated.unit}, fitted without them"
@@ -71,14 +73,15 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
     return Validated(score, replace(quality, boxes=None if precision is None else precision.verdict()))
 
 
-def _unseen(options: Options, decision: Decision, fitted: Feeds) -> Graph | None:
-    """The graph with grids of the two thirds (fitted); None where ranges are not those of the samples, or go with
-    nothing that was decided."""
+def _unseen(options: Options, calibrated: Calibrated, decision: Decision, fitted: Feeds) -> Graph | None:
+    """The graph with grids of the two thirds (fitted). None where ranges are not those of the samples (a profile, a
+    quantized model), or contradict the recipe: then grids of all samples are used alone."""
     fitter = decision.fitter
-    if options.load_profile is not None or options.faithful:
+    if options.load_profile is not None or fitter.graph.given:
         return None
     names = [value.name for value in fitter.graph.activations()]
     stats = observe(FloatEngine(fitter.graph, names, threads=1), fitted, names)
+    stats |= {name: fitter.stats[name] for name in calibrated.masked & stats.keys()}
     try:
         return fitter.with_stats(ranges.run(fitter.graph, stats)).fitted(decision.recipe, fitted)[1]
     except NmpError:

@@ -77,7 +77,8 @@ class Judge:
         signals, noises = np.array([ratio.pieces for ratio in self._sqnr.values()]).transpose(2, 0, 1)
         db = mean_db(self.sqnr().values())
         margin = confidence.margin(effects(signals, noises)) if math.isfinite(db) else None
-        return {"db": db, "db_margin": margin, "each_db": each_db(signals, noises), "silent": not signals.any()}
+        silent = not (signals.any() or noises.any())
+        return {"db": db, "db_margin": margin, "each_db": each_db(signals, noises), "silent": silent}
 
     def last_db(self) -> float | None:
         """The SQNR of the last sample, the mean over its outputs; None without an output that has one."""

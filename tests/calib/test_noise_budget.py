@@ -16,7 +16,7 @@ from nets import Net
 
 from nmpconv.calib import engine, fake_quantization
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.calib.noise_budget import _largest, budget, switched
+from nmpconv.calib.noise_budget import _largest, _noise, budget, switched
 from nmpconv.cli.report_tables import on_one_grid
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.graph.trace import Trace
@@ -245,3 +245,10 @@ def test_a_divisor_that_is_rounded_to_0_is_an_error_as_large_as_the_output() -> 
     graph = on_grids(net.graph("y"), x=(8, -4), d=(8, 1), y=(16, -8))
     shares = budget(graph, grid_groups(graph), ["y"], feeds(graph, 3)).shares
     assert all(map(math.isfinite, shares.values())) and next(iter(shares)) == "d"
+
+
+def test_what_is_infinite_in_both_is_no_noise() -> None:
+    """A logarithm of 0; a quotient whose divisor was rounded to 0 is off by all of the output."""
+    plain = np.array([1, 2, -np.inf, 3], np.float32)
+    assert _noise(plain, plain) == 0
+    assert _noise(np.array([1, np.inf, -np.inf, 3.5], np.float32), plain) == 3**2 + 0.5**2

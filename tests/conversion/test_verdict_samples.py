@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx_net import Net
+from onnx_text import build
 
 from nmpconv.conversion.pipeline import Options, Result, convert
 from nmpconv.conversion.validation import UNSEEN, scored
+from nmpconv.evaluation.accuracy import evaluate
+from nmpconv.runtime.interpreter import load
 
 SIZE, COUNT = 12, 24
 FAR = 9  # the sample, one of every third, that reaches farther than all others
@@ -74,3 +77,30 @@ def test_a_model_that_gives_0_alone_is_not_measured(tmp_path: Path) -> None:
     report = convert(path, {"": samples()}, Options(), lambda *_: None).report
     assert report.verdict.word == "not measured"
     assert "gives 0 alone" in report.verdict.sentence
+
+
+def test_a_file_that_gives_more_than_0_is_measured(tmp_path: Path) -> None:
+    """A detector that fires where the float model does not is no such case."""
+    nothing = {"y": np.zeros((4, 3), np.float32)}
+    assert scored(nothing, nothing, ["y"], 4).silent
+    fired = scored(nothing, {"y": np.ones((4, 3), np.float32)}, ["y"], 4)
+    assert (fired.silent, fired.db) == (False, -np.inf)
+    x, silent = samples(), tmp_path / "silent.onnx"
+    build("(float[1,12] x) => (y) <float b = {100}> { d = Sub(x, b) y = Relu(d) }", 13, silent)
+    build("(float[1,12] x) => (y) { y = Relu(x) }", 13, tmp_path / "loud.onnx")
+    loud = convert(tmp_path / "loud.onnx", {"": x}, Options(), lambda *_: None)
+    assert evaluate(load(loud.data), {"x": x}, reference=silent).quality.db == -np.inf
+
+
+def test_masks_keep_what_they_hide_in_the_verdict(tmp_path: Path) -> None:
+    """A mask and a bias by position are an input: grids of two thirds of it would hold -10000."""
+    body = "q = MatMul(x, a) k = MatMul(x, b) t = Transpose<perm=[0,2,1]>(k) s = MatMul(q, t) n = Add(s, m)"
+    body += " p = Softmax<axis=-1>(n) v = MatMul(x, c) y = MatMul(p, v)"
+    weights, path = "<float[6,6] a, float[6,6] b, float[6,6] c>", tmp_path / "m.onnx"
+    build(f"(float[1,12,6] x, float[1,12,12] m) => (y) {weights} {{ {body} }}", 13, path)
+    dice = np.random.default_rng(0)
+    x, m = (dice.normal(size=(80, 1, 12, width)).astype(np.float32) for width in (6, 12))
+    m[np.broadcast_to(dice.random((80, 1, 1, 12)) > 0.6, m.shape) & (np.arange(12) > 0)] = -1e4
+    result = convert(path, {"x": x[:24], "m": m[:24]}, Options(bits="16"), lambda *_: None)
+    judged = evaluate(load(result.data), {"x": x[24:], "m": m[24:]}, reference=path)
+    assert result.report.quality.db == pytest.approx(judged.quality.db, abs=5)

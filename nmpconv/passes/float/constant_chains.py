@@ -1,7 +1,9 @@
 """Merge sums with constants that follow each other, and products with constants.
 
 1. x + a + b, with differences among them, is one sum x + (a + b), or a difference.
-2. x * a * b is one product x * (a * b), unless that is beyond the range of float32.
+2. x * a * b is one product x * (a * b).
+
+Constants that would be beyond the range of float32 stay apart.
 
 What lies between must have no other reader, no saturation and no grid of the model's own. Constants that are joined are
 no larger together than the larger one of them. Sums that a Softmax reads stay, as their constants may be masks.
@@ -73,7 +75,8 @@ def _joined(first: _Chain, then: _Chain) -> _Chain | None:
     if first.is_sum != then.is_sum or size > max(first.scale.size, then.scale.size):
         return None
     scale, shift = first.scale * then.scale, first.shift * then.scale + then.shift
-    if not first.is_sum and not np.all((scale == 0) | ((abs(scale) >= SMALLEST) & (abs(scale) <= LARGEST))):
+    numbers = abs(shift if first.is_sum else scale)
+    if (numbers > LARGEST).any() or (not first.is_sum and ((numbers > 0) & (numbers < SMALLEST)).any()):
         return None
     return _Chain(first.x, scale, shift, first.nodes + then.nodes)
 
