@@ -143,7 +143,6 @@ class Walk:
         self.opset = opset(model, path)
         self.outputs = tuple(dict.fromkeys(outputs)) or tuple(value.name for value in model.graph.output)
         self._ends = frozenset(self.outputs)
-        self._is_reshaped = bool(input_shapes)
         self.rows: list[Row] = []  # of nodes that cannot be converted
         self.invalid: list[Row] = []
         initializers = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -161,6 +160,11 @@ class Walk:
         if not used:
             raise InputError("the outputs do not depend on any input", where=path)
         shapes = bind(real, self.read, input_shapes)
+        self._has_other_batch = any(  # only a batch may be another one than the model's
+            dim.dim_value > 1 and shapes[value.name][0] == 1
+            for value in used
+            for dim in value.type.tensor_type.shape.dim[:1]
+        )
         self.rows += [
             (value.name, "input", f"is {_type_name(value)}", "an input of numbers")
             for value in used
@@ -192,8 +196,8 @@ class Walk:
         del self._unroller  # it knows the walk, so that the model would stay until garbage is collected
         if self.invalid:
             hint = "another exporter, or another version of it"
-            if self._is_reshaped:
-                hint = "an export with a batch of 1, or of any size: nodes have the sizes of the other shape"
+            if self._has_other_batch:
+                hint = "an export with a batch of 1, or of any size: nodes have the sizes of the model's own batch"
             raise InvalidModel(self.invalid, where=self.path, hint=hint)
 
     def _constant(self, output: str) -> None:

@@ -97,6 +97,9 @@ def test_nodes_of_another_batch(path):
     build(f"(float[2,8,1,1] x) => (float[2,4] y) {weights} {{ a = Reshape(x, s) y = MatMul(a, w) }}", 13, path)
     with pytest.raises(InvalidModel, match="an export with a batch of 1, or of any size"):
         load(path, input_shapes={"x": (1, 8, 1, 1)})
+    build(f"(float[N,8,1,1] x) => (float[2,4] y) {weights} {{ a = Reshape(x, s) y = MatMul(a, w) }}", 13, path)
+    with pytest.raises(InvalidModel, match="another exporter"):
+        load(path, input_shapes={"x": (1, 8, 1, 1)})
 
 
 def test_unused_input_is_dropped(path):
