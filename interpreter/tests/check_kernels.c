@@ -278,9 +278,14 @@ static void check_lines(size_t n, int fill) {
     for (size_t i = 0; i < n; i++) {
       sum += e[i] = i == 0 ? 1 << 30 : (int32_t)(next_random() >> 2);
     }
+    const int up = 16 - (int)(n % 17);
+    for (size_t i = 1; i < n; i += 2) { /* at a tie, or 1 above */
+      const uint64_t most_of_all = ((uint64_t)1 << (30 + up)) / (uint64_t)sum;
+      const uint64_t tie = (2 * (next_random() % (most_of_all + 1)) + 1) * (uint64_t)sum >> (up + 1);
+      e[i] = tie < (uint64_t)1 << 30 ? (int32_t)(tie + next_random() % 2) : 1 << 30;
+    }
     const uint32_t inverse = (uint32_t)(((uint64_t)1 << 62) / (2 * (uint64_t)sum));
-    EACH("quotients", wide, n, n, n << wide, quotients[wide], e, n, 8 + 6 * wide, (uint64_t)sum, inverse, 1,
-         wide ? 32767 : 127);
+    EACH("quotients", wide, n, n, n << wide, quotients[wide], e, n, up, (uint64_t)sum, inverse, 1, wide ? 32767 : 127);
   }
 }
 

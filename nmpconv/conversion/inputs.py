@@ -87,9 +87,8 @@ def _by_name(data: Mapping[str, Data], fed: Sequence[str], taken: Collection[str
         if name in taken:
             raise UsageError(f"input {name!r} is a state, which the model feeds", hint="leave its --data out")
         if name not in fed:
-            raise UsageError(
-                f"the model has no input {name!r}; it has {', '.join(fed)}", hint="give --data INPUT=SOURCE"
-            )
+            message = f"the model has no input {name!r} that an output depends on; it has {', '.join(fed)}"
+            raise UsageError(message, hint="give --data INPUT=SOURCE for each of these, and no other")
     missing = [name for name in fed if name not in data]
     if missing:
         raise UsageError(f"no calibration source for input {missing[0]!r}", hint=f"give --data {missing[0]}=SOURCE")

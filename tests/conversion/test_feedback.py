@@ -115,7 +115,7 @@ def test_calls_are_fitted_once():
         (["y=h"], None, r"'y' is \[1, 4\], 'h' is \[1, 1, 8\]"),
         (["hn=h", "hn=h"], None, "one of them has another state"),
         (["hn=h"], {"x": walks(1, 4, 0), "h": walks(1, 4, 0)}, "input 'h' is a state, which the model feeds"),
-        (["hn=h"], {"z": walks(1, 4, 0)}, "the model has no input 'z'; it has x"),
+        (["hn=h"], {"z": walks(1, 4, 0)}, "the model has no input 'z' that an output depends on; it has x"),
     ],
 )
 def test_refused(gru, state, data, why):

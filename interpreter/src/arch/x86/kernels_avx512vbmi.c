@@ -21,16 +21,21 @@ static NMP_LOOKUP(lookup_8to8) {
   }
 }
 
-/* Byte `plane` of the entries of a table of 256, as four vectors. */
-static NMP_INLINE void load_plane(__m512i bytes[4], const int32_t *table, unsigned plane) {
+/* The bytes of 256 entries: planes[k] has their bytes k, as four vectors. */
+static NMP_INLINE void load_planes(__m512i planes[4][4], const int32_t *table) {
+  const __m512i eighths = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+  const __m512i fours = _mm512_mask_set1_epi32(_mm512_set1_epi32(0x0c080400), 0xff00, 0x0d090501);
+  const __m512i first = _mm512_add_epi32(_mm512_mullo_epi32(eighths, _mm512_set1_epi32(0x10101010)), fours);
+  const __m512i third = _mm512_add_epi8(first, _mm512_set1_epi8(2));
   for (int i = 0; i < 4; i++) {
-    __m128i quarter[4];
-    for (int k = 0; k < 4; k++) {
-      const __m512i entries = _mm512_loadu_si512(table + 64 * i + 16 * k);
-      quarter[k] = _mm512_cvtepi32_epi8(_mm512_srli_epi32(entries, 8 * plane));
+    const __m512i a = _mm512_loadu_si512(table + 64 * i), b = _mm512_loadu_si512(table + 64 * i + 16);
+    const __m512i c = _mm512_loadu_si512(table + 64 * i + 32), d = _mm512_loadu_si512(table + 64 * i + 48);
+    for (int k = 0; k < 4; k += 2) {
+      const __m512i at = k == 0 ? first : third; /* 32 bytes k of two vectors, then 32 bytes k + 1 */
+      const __m512i low = _mm512_permutex2var_epi8(a, at, b), high = _mm512_permutex2var_epi8(c, at, d);
+      planes[k][i] = _mm512_shuffle_i64x2(low, high, 0x44);
+      planes[k + 1][i] = _mm512_shuffle_i64x2(low, high, 0xee);
     }
-    const __m256i low = _mm256_set_m128i(quarter[1], quarter[0]), high = _mm256_set_m128i(quarter[3], quarter[2]);
-    bytes[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
   }
 }
 
@@ -69,9 +74,7 @@ static NMP_EXPONENTIALS(exponentials_8) {
   const int8_t *xs = x;
   __m512i planes[4][4], entries[4], sum = _mm512_setzero_si512();
   size_t i = 0;
-  for (unsigned k = 0; k < 4; k++) {
-    load_plane(planes[k], table, k);
-  }
+  load_planes(planes, table);
   for (; i + 64 <= n; i += 64) {
     look_up_long(entries, planes, _mm512_sub_epi8(most_of_all, _mm512_loadu_si512(xs + i)));
     for (size_t k = 0; k < 4; k++) {

@@ -73,29 +73,39 @@ static NMP_INLINE void interpolate(uint8_t *y, const int16_t *x, const int32_t *
 FAST_INTERPOLATE(16to8, 0)
 FAST_INTERPOLATE(16to16, 1)
 
-/* 8 at a time; the first quotient is at most 1 below. */
+/* 16 at a time. inverse is floor(2^61 / sum), so v = floor(e * inverse / 2^32) is less than 2 below e * 2^29 / sum, the
+ * quotient with 29 - up bits of fraction. Rounded half up, it can be too small only where these bits are all 1 then.
+ */
 static NMP_INLINE void divide_by_sum(uint8_t *y, const int32_t *e, size_t n, int up, uint64_t sum, uint32_t inverse,
-                                     int32_t lo, int32_t hi, int y_wide) {
-  const __m128i by = _mm_cvtsi32_si128(up + 1);
-  const vector half = v_set64((int64_t)sum), twice = v_add64(half, half), factor = v_set64(inverse);
-  const vector least = v_set64(lo), most = v_set64(hi);
-  for (size_t i = 0; i < n; i += 8) {
-    const __mmask8 some = (__mmask8)(n - i < 8 ? (1u << (n - i)) - 1 : 0xff);
-    const vector own = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(some, e + i));
-    const vector part = v_add64(_mm512_sll_epi64(own, by), half);
-    const vector q = _mm512_srli_epi64(_mm512_mul_epu32(_mm512_srli_epi64(part, 16), factor), 46);
-    const __mmask8 below = _mm512_cmpge_epu64_mask(v_sub64(part, _mm512_mullo_epi64(q, twice)), twice);
-    const vector v = _mm512_mask_add_epi64(q, below, q, v_set64(1));
-    v_store_narrow64(y + (i << y_wide), v_max64(v_min64(v, most), least), n - i, y_wide);
+                                     int32_t lo, int32_t hi, int y_wide, nmp_quotients_fn *exact) {
+  const __m128i fraction = _mm_cvtsi32_si128(29 - up);
+  const vector factor = v_set64(inverse), half = v_set32((int32_t)1 << (28 - up)), ones = v_set32(-1);
+  const vector whole = _mm512_sll_epi32(ones, fraction), least = v_set32(lo), most = v_set32(hi);
+  for (size_t i = 0; i < n; i += LANES) {
+    const size_t count = nmp_min(n - i, LANES);
+    const vector own = _mm512_maskz_loadu_epi32((__mmask16)v_mask(count), e + i);
+    const vector even = _mm512_srli_epi64(_mm512_mul_epu32(own, factor), 32);
+    const vector odd = _mm512_mul_epu32(_mm512_srli_epi64(own, 32), factor);
+    const vector v = v_add(_mm512_mask_mov_epi32(even, 0xaaaa, odd), half);
+    if (_mm512_cmpeq_epi32_mask(_mm512_or_si512(v, whole), ones)) {
+      exact(y + (i << y_wide), e + i, count, up, sum, inverse, lo, hi);
+      continue;
+    }
+    const vector q = _mm512_max_epi32(_mm512_min_epi32(_mm512_srl_epi32(v, fraction), most), least);
+    if (y_wide) {
+      _mm512_mask_cvtepi32_storeu_epi16(y + 2 * i, (__mmask16)v_mask(count), q);
+    } else {
+      _mm512_mask_cvtepi32_storeu_epi8(y + i, (__mmask16)v_mask(count), q);
+    }
   }
 }
 
 static NMP_QUOTIENTS(fast_quotients_8) {
-  divide_by_sum(y, e, n, up, sum, inverse, lo, hi, 0);
+  divide_by_sum(y, e, n, up, sum, inverse, lo, hi, 0, quotients_8);
 }
 
 static NMP_QUOTIENTS(fast_quotients_16) {
-  divide_by_sum(y, e, n, up, sum, inverse, lo, hi, 1);
+  divide_by_sum(y, e, n, up, sum, inverse, lo, hi, 1, quotients_16);
 }
 
 static const nmp_conv_kernel *avx512vnni_choose(const nmp_conv *c) {
