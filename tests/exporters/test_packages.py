@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,7 +24,8 @@ from nmpconv.exporters.layouts import LAYOUTS, USUAL
 HERE = Path(__file__).parent / "build_systems"
 RAN = "the outputs are those of the test vector\n"
 SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
-EXAMPLES = ("buffer", "measure", "test_vector")
+EXAMPLES = ("buffer", "device", "measure", "test_vector")
+DEVICE = ["device"]  # the example of an interpreter alone
 CODE = (".c", ".h", ".hpp", ".inc", ".ino")
 MODELS = {"one": ["kws"], "two": ["kws", "vww"], "alone": []}
 
@@ -52,6 +53,10 @@ def folder(model: Path, tmp_path: Path) -> Callable[[str], Path]:
 
 def has_models(files: Files) -> bool:
     return any(path.endswith("_data.c") for path in files)
+
+
+def examples(files: Files) -> Sequence[str]:
+    return EXAMPLES if has_models(files) else DEVICE
 
 
 def run(command: list[str | Path], **environment: str) -> str:
@@ -92,7 +97,7 @@ def test_arduino(packaged: Bundle) -> None:
     assert f"src/{fields['includes']}" in files
     sketches = [Path(path) for path in files if path.endswith(".ino")]
     assert all(path.parent.name == path.stem and path.parts[0] == "examples" for path in sketches)
-    assert sorted(path.stem for path in sketches) == sorted(EXAMPLES if has_models(files) else ())
+    assert sorted(path.stem for path in sketches) == sorted(examples(files))
     beside = {str(path.parent) for path in sketches}  # C files there would be compiled with the sketch
     assert not [p for p in files if str(Path(p).parent) in beside and not p.endswith(".ino")]
 
@@ -118,11 +123,13 @@ def test_zephyr(packaged: Bundle) -> None:
     assert re.search(r"^\tbool \"[^\"]+\"$", files["zephyr/Kconfig"], re.M)
     assert f"if(CONFIG_{option})\n" in files["zephyr/CMakeLists.txt"]
     samples = {path.split("/")[1] for path in files if path.startswith("samples/")}
-    assert samples == (set(EXAMPLES) if has_models(files) else set())
+    assert samples == set(examples(files))
     for name in samples:
         assert f"CONFIG_{option}=y\n" in files[f"samples/{name}/prj.conf"]
         about = yaml.safe_load(files[f"samples/{name}/sample.yaml"])
         assert about.keys() == {"sample", "tests"} and len(about["tests"]) == 1
+        [tested] = about["tests"].values()
+        assert ("build_only" if name == "device" else "harness_config") in tested
         assert f"samples/{name}/src/main.c" in files
 
 
@@ -133,7 +140,7 @@ def test_idf(packaged: Bundle) -> None:
     assert SEMVER.fullmatch(manifest["version"]) and urlsplit(manifest["url"]).scheme == "https"
     assert manifest["dependencies"].keys() == {"idf"}
     projects = {path.split("/")[1] for path in files if path.startswith("examples/")}
-    assert projects == (set(EXAMPLES) if has_models(files) else set())
+    assert projects == set(examples(files))
     for name in projects:
         assert {
             f"examples/{name}/{path}" for path in ("CMakeLists.txt", "main/CMakeLists.txt", "main/main.c")
@@ -184,7 +191,7 @@ def test_idf_examples_are_built(folder: Callable[[str], Path], tmp_path: Path, n
     """Twice read, as ESP-IDF does: `project` in a script is an error of CMake's own."""
     need_tool("gcc")
     cmake, component = need_tool("cmake"), folder("idf")
-    for name in EXAMPLES:
+    for name in SAYS:
         run([cmake, "-S", component / "examples" / name, "-B", tmp_path / name], IDF_PATH=str(HERE / "idf"))
         run([cmake, "--build", tmp_path / name])
         said = run([tmp_path / name / f"{name}.elf"])
@@ -201,7 +208,7 @@ def test_arduino_sketches_are_built(
     sources = sorted((library / "src").rglob("*.c"))
     subprocess.run([need_tool("gcc"), "-O0", "-c", *sources], check=True, cwd=objects)
     cxx = [need_tool("g++"), "-std=gnu++11", "-O0", "-Wall", "-Werror", "-include", "Arduino.h"]
-    for name in EXAMPLES:
+    for name in SAYS:
         sketch, compiled = library / "examples" / name / f"{name}.ino", tmp_path / f"{name}.o"
         run([*cxx, "-x", "c++", f"-I{HERE / 'arduino'}", f"-I{library / 'src'}", "-c", sketch, "-o", compiled])
         run([*cxx[:1], compiled, *sorted(objects.glob("*.o")), "-o", tmp_path / name])

@@ -1,4 +1,7 @@
-"""Examples of a bundle: run a test vector, hand in a buffer, measure. In C for any system, and as Arduino sketches."""
+"""Examples of a bundle: run a test vector, hand in a buffer, measure, be a device.
+
+They are in C for any system, and Arduino sketches.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,26 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from nmpconv.exporters.c_sources.bundled_model import BundledModel, comment, knows_two_memories, literal
-from nmpconv.exporters.c_sources.data_header import rows
+from nmpconv.exporters.c_sources.data_header import handle_growth, rows
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.file.reader import FilePort
 
+DEVICE = "device"
 EXAMPLES = {
     "test_vector": "runs the test vector of each model and compares the outputs",
     "buffer": "hands in an image, sound or numbers from a buffer and reads the result",
     "measure": "says how long a run takes",
+    DEVICE: "is the device of nmpconv bench --device, which sends it models",
 }
 
+FILE_BYTES = ARENA_BYTES = 32768  # RAM of a device, where no model tells
+
 FRAME_SIZE = "#define FRAME_WIDTH 160 /* of the camera */\n#define FRAME_HEIGHT 120\n\n"
+
+
+def examples(models: Sequence[BundledModel]) -> dict[str, str]:
+    """What examples of these models do, by name; the interpreter alone has the one that models are sent to."""
+    return EXAMPLES if models else {DEVICE: EXAMPLES[DEVICE]}
 
 
 def program(name: str, models: Sequence[BundledModel]) -> str:
@@ -30,6 +42,8 @@ def sketch(name: str, models: Sequence[BundledModel]) -> str:
 
 
 def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
+    if name == DEVICE:
+        return _device(models)
     parts = {
         "INCLUDES": "\n".join(f'#include "{model.name}_data.h"' for model in models),
         "ARENA": _arena(models),
@@ -50,6 +64,16 @@ def _parts(name: str, models: Sequence[BundledModel]) -> dict[str, str]:
         parts["BUFFERS"] = FRAME_SIZE * pictures + parts["BUFFERS"]
         parts["FUNCTIONS"] = "\n".join(_run(model, _creation(models)) for model in models)
     return parts
+
+
+def _device(models: Sequence[BundledModel]) -> dict[str, str]:
+    """RAM for the largest of the models: a file with its inputs and eight bytes an op, and the arena of a run."""
+    split = knows_two_memories(models)
+    files = [len(m.data) + sum(16 + m.model.tensors[port.tensor].nbytes for _, port in _fed(m)) for m in models]
+    file = max((n + 8 * len(m.model.ops) + 128 for n, m in zip(files, models, strict=True)), default=FILE_BYTES)
+    arena = max((m.turn.arena + handle_growth(m, split=split) for m in models), default=ARENA_BYTES)
+    header = f"{models[0].name}_data.h" if models else "nmp.h"
+    return {"HEADER": header, "FILE": str(file), "ARENA": str(arena), "PROCESSOR": filled("processor.h")}
 
 
 def _creation(models: Sequence[BundledModel]) -> dict[str, str]:

@@ -28,12 +28,13 @@ CUSTOM = "custom"  # an op's name, and the folder of users' files
 IMAGE, SOUND = "image/", ("sound/", "core/sounds.c")  # for models that take pictures, or sound
 PUBLIC = ("nmp.h", "nmp.hpp", "nmp_custom.h")  # headers that programs include
 FRAMES, FRONT_END = "nmp_image.h", "nmp_sound.h"  # and those that programs with a camera or a microphone include
+AGENT = ("agent.c", "agent.h", "frame.c", "frame.h")  # of the firmware: a program that nmpconv sends models to
 NAMES = "nmp_names.h"
 SINGLE = 0.01  # of a model's MACs that pixels alone have, from which on they are worth 0.9 kB of code
 LINES = 1024  # elements of a softmax from which on its lines are worth half a kilobyte of code
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
-IDENTIFIER = re.compile(r"\b(?:nmp|fb)_[a-z]\w*")
+IDENTIFIER = re.compile(r"\b(?:nmp|fb|agent|frame)_[a-z]\w*")
 TYPE = re.compile(
     r"\b(?:struct|enum|union) (\w+)|^\} ?(\w+);|\btypedef [\w *]+ \*?(\w+);|\btypedef [\w *]+\(?\*?(\w+)\)?\(", re.M
 )
@@ -55,13 +56,15 @@ def interpreter_files(models: Sequence[BundledModel], package: str) -> Iterator[
     public = (*PUBLIC, *[FRAMES] * pictures, *[FRONT_END] * sounds)
     texts = {name: (root / "include" / name).read_text(encoding="utf-8") for name in public}
     texts |= {path: (src / path).read_text(encoding="utf-8") for path in chosen}
+    texts |= {f"agent/{name}": (root / "firmware" / name).read_text(encoding="utf-8") for name in AGENT}
     rows = custom_rows(models)
     texts |= {f"{CUSTOM}/{row}.c": text for row, text in rows.items()}
     if models:
         texts["base/build.h"] = _choices(models) + texts["base/build.h"]
     names = _names(texts.values(), models, package) if models else None
     for path, text in texts.items():
-        before = f'#include "{_relative(NAMES, path)}"\n' if names and (path.endswith(".c") or path == "nmp.h") else ""
+        is_first = path.endswith(".c") or path in ("nmp.h", "agent/agent.h")
+        before = f'#include "{_relative(NAMES, path)}"\n' if names and is_first else ""
         notice = "" if path.startswith(f"{CUSTOM}/") else SPDX  # whose licence that is, its author says
         yield path, notice + before + _with_relative_includes(text, path, texts)
     if names:

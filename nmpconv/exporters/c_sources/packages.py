@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nmpconv import __version__
 from nmpconv.exporters.c_sources.bundled_model import BundledModel
-from nmpconv.exporters.c_sources.examples import EXAMPLES, program, sketch
+from nmpconv.exporters.c_sources.examples import DEVICE, examples, program, sketch
 from nmpconv.exporters.c_sources.interpreter_sources import FRAMES, FRONT_END, PUBLIC
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.exporters.layouts import Layout
@@ -74,8 +74,7 @@ def packaged(package: Package, layouts: Iterable[Layout], sources: Sequence[str]
 
 
 def _plain(package: Package, sources: Sequence[str]) -> dict[str, str]:
-    models = package.models
-    return {f"examples/{name}.c": program(name, models) for name in EXAMPLES} if models else {}
+    return {f"examples/{name}.c": program(name, package.models) for name in examples(package.models)}
 
 
 def _cmake(package: Package, sources: Sequence[str]) -> dict[str, str]:
@@ -86,8 +85,7 @@ def _cmake(package: Package, sources: Sequence[str]) -> dict[str, str]:
 
 
 def _sketches(package: Package) -> dict[str, str]:
-    models = package.models
-    return {f"examples/{name}/{name}.ino": sketch(name, models) for name in EXAMPLES} if models else {}
+    return {f"examples/{name}/{name}.ino": sketch(name, package.models) for name in examples(package.models)}
 
 
 def _arduino(package: Package, sources: Sequence[str]) -> dict[str, str]:
@@ -100,22 +98,24 @@ def _platformio(package: Package, sources: Sequence[str]) -> dict[str, str]:
         f'{{ "name": "{path.split("/")[1]}", "base": "{path.rpartition("/")[0]}", "files": ["{path.split("/")[2]}"] }}'
         for path in sketches
     ]
-    examples = '\n  "examples": [\n    ' + ",\n    ".join(rows) + "\n  ]," if rows else ""
-    return {"library.json": filled("library.json", **package.values(), EXAMPLES=examples), **sketches}
+    listed = ",\n    ".join(rows)
+    return {"library.json": filled("library.json", **package.values(), EXAMPLES=listed), **sketches}
 
 
 def _zephyr(package: Package, sources: Sequence[str]) -> dict[str, str]:
     values = package.values()
     files = {
-        "zephyr/module.yml": filled("module.yml", **values, SAMPLES="samples:\n  - samples" if package.models else ""),
+        "zephyr/module.yml": filled("module.yml", **values),
         "zephyr/Kconfig": filled("Kconfig", **values),
         "zephyr/CMakeLists.txt": filled("zephyr_module.cmake", **values),
     }
-    for name, does in EXAMPLES.items() if package.models else ():
+    for name, does in examples(package.models).items():
         folder = f"samples/{name}"
         files[f"{folder}/CMakeLists.txt"] = filled("zephyr_sample.cmake", EXAMPLE=name)
-        files[f"{folder}/prj.conf"] = f"CONFIG_{package.option}=y\nCONFIG_MAIN_STACK_SIZE=8192\n"
-        files[f"{folder}/sample.yaml"] = filled("sample.yaml", **values, EXAMPLE=name, DOES=does, SAID=SAID[name])
+        options = filled("device.conf") if name == DEVICE else ""
+        files[f"{folder}/prj.conf"] = f"CONFIG_{package.option}=y\nCONFIG_MAIN_STACK_SIZE=8192\n{options}"
+        check = filled("console_check.yaml", SAID=SAID[name]) if name in SAID else "    build_only: true\n"
+        files[f"{folder}/sample.yaml"] = filled("sample.yaml", **values, EXAMPLE=name, DOES=does, CHECK=check)
         files[f"{folder}/src/main.c"] = program(name, package.models)
     return files
 
@@ -125,11 +125,12 @@ def _idf(package: Package, sources: Sequence[str]) -> dict[str, str]:
         "CMakeLists.txt": _cmake(package, sources)["CMakeLists.txt"],
         "idf_component.yml": filled("idf_component.yml", **package.values()),
     }
-    for name in EXAMPLES if package.models else ():
+    for name in examples(package.models):
         folder = f"examples/{name}"
         files[f"{folder}/CMakeLists.txt"] = filled("idf_project.cmake", EXAMPLE=name)
         files[f"{folder}/main/CMakeLists.txt"] = 'idf_component_register(SRCS "main.c")\n'
-        files[f"{folder}/sdkconfig.defaults"] = "CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192\n"
+        options = filled("device.sdkconfig") if name == DEVICE else ""
+        files[f"{folder}/sdkconfig.defaults"] = f"CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192\n{options}"
         files[f"{folder}/main/main.c"] = program(name, package.models)
     return files
 
@@ -145,7 +146,7 @@ def _cmsis_pack(package: Package, sources: Sequence[str]) -> dict[str, str]:
     listed += [f'<file category="source" name="src/{path}"/>' for path in sources if path.endswith(".c")]
     files = _plain(package, sources)
     for path in files:
-        does = EXAMPLES[path.rpartition("/")[2].removesuffix(".c")]
+        does = examples(package.models)[path.rpartition("/")[2].removesuffix(".c")]
         select = f"{package.export}: {does}"
         listed.append(f'<file category="source" name="{path}" attr="template" select="{select}"/>')
     lines = "\n".join(f"        {line}" for line in listed)

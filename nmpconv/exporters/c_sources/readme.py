@@ -100,7 +100,7 @@ def _examples(models: tuple[BundledModel, ...]) -> str:
     shared = TURNS if len(models) > 1 else ""
     return f"""
 `src/{first.name}_data.h` says what goes in and comes out; include it, it brings `nmp.h`. The examples run
-a test vector, hand in a buffer, and measure.
+a test vector, hand in a buffer, measure, and are a device that `nmpconv bench` sends models to.
 {shared}"""
 
 

@@ -1,4 +1,4 @@
-/* In place of an Arduino core: prints on stdout; loop() is called once. */
+/* In place of an Arduino core: its serial line is stdin and stdout, and waits for bytes; loop() is called once. */
 #ifndef ARDUINO_H
 #define ARDUINO_H
 
@@ -20,6 +20,16 @@ struct SerialStandIn {
     printf("\n");
   }
   void println() { printf("\n"); }
+  int available() {
+    const int byte = getchar();
+    return byte == EOF ? 0 : (ungetc(byte, stdin), 1);
+  }
+  int read() { return getchar(); }
+  size_t write(const uint8_t *data, size_t bytes) {
+    const size_t written = fwrite(data, 1, bytes, stdout);
+    fflush(stdout);
+    return written;
+  }
 };
 static SerialStandIn Serial;
 

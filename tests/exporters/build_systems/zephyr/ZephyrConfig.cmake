@@ -10,6 +10,8 @@ endforeach()
 add_executable(app)
 add_library(zephyr_interface INTERFACE)
 target_link_libraries(app PRIVATE zephyr_interface)
+target_include_directories(app PRIVATE ${CMAKE_CURRENT_LIST_DIR}/include)
+target_compile_definitions(app PRIVATE __ZEPHYR__=1 CONFIG_BOARD="stand_in")
 
 macro(zephyr_library_named name)
   add_library(${name} STATIC)
