@@ -27,7 +27,7 @@ FRAME_SIZE = "#define FRAME_WIDTH 160 /* of the camera */\n#define FRAME_HEIGHT 
 
 
 def examples(models: Sequence[BundledModel]) -> dict[str, str]:
-    """What examples of these models do, by name; the interpreter alone has the one that models are sent to."""
+    """Examples of these models, with what they do; the interpreter alone has the one that models are sent to."""
     return EXAMPLES if models else {DEVICE: EXAMPLES[DEVICE]}
 
 

@@ -17,6 +17,18 @@ AUTHORS = "The nmpconv developers"
 # Of src/: what computes, and is compiled for speed.
 FAST = ("kernels/*.c", "conv/*.c", "arch/*/*.c", "core/decode.c")
 FAST_SOUND = "sound/*.c"
+# Options of the example that owns the line: what Zephyr and ESP-IDF would print there, and how bytes are heard.
+ZEPHYR_DEVICE = """\
+CONFIG_SERIAL=y
+CONFIG_UART_INTERRUPT_DRIVEN=y
+CONFIG_UART_CONSOLE=n
+CONFIG_BOOT_BANNER=n
+"""
+IDF_DEVICE = """\
+CONFIG_BOOTLOADER_LOG_LEVEL_NONE=y
+CONFIG_LOG_DEFAULT_LEVEL_NONE=y
+CONFIG_ESP_TASK_WDT_EN=n
+"""
 SAID = {"test_vector": "outputs are those", "buffer": "is the largest", "measure": "arena [0-9]+ bytes"}
 
 
@@ -112,7 +124,7 @@ def _zephyr(package: Package, sources: Sequence[str]) -> dict[str, str]:
     for name, does in examples(package.models).items():
         folder = f"samples/{name}"
         files[f"{folder}/CMakeLists.txt"] = filled("zephyr_sample.cmake", EXAMPLE=name)
-        options = filled("device.conf") if name == DEVICE else ""
+        options = ZEPHYR_DEVICE if name == DEVICE else ""
         files[f"{folder}/prj.conf"] = f"CONFIG_{package.option}=y\nCONFIG_MAIN_STACK_SIZE=8192\n{options}"
         check = filled("console_check.yaml", SAID=SAID[name]) if name in SAID else "    build_only: true\n"
         files[f"{folder}/sample.yaml"] = filled("sample.yaml", **values, EXAMPLE=name, DOES=does, CHECK=check)
@@ -129,7 +141,7 @@ def _idf(package: Package, sources: Sequence[str]) -> dict[str, str]:
         folder = f"examples/{name}"
         files[f"{folder}/CMakeLists.txt"] = filled("idf_project.cmake", EXAMPLE=name)
         files[f"{folder}/main/CMakeLists.txt"] = 'idf_component_register(SRCS "main.c")\n'
-        options = filled("device.sdkconfig") if name == DEVICE else ""
+        options = IDF_DEVICE if name == DEVICE else ""
         files[f"{folder}/sdkconfig.defaults"] = f"CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192\n{options}"
         files[f"{folder}/main/main.c"] = program(name, package.models)
     return files
