@@ -71,6 +71,8 @@ def test_every_package_has_sources_steps_and_a_licence(layout: str, packaged: Bu
     assert {"LICENSE", "README.md", "src/nmp.h", "src/nmp.hpp", "src/nmp.c"} <= files.keys()
     assert not re.search(r"@[A-Z]+@", "".join(files.values()))
     assert sum(line.startswith("## ") for line in files["README.md"].splitlines()) == 2
+    steps = re.findall(r"(?:cd|build -b BOARD) ((?:examples|samples)/\w+)", files["README.md"])
+    assert all(any(path.startswith(f"{step}/") for path in files) for step in steps)
     ours = [p for p in files if p.endswith(CODE) and not p.endswith(("_data.c", "_data.h"))]
     assert all(files[path].startswith("/* SPDX-License-Identifier: Apache-2.0 */\n") for path in ours)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from nmpconv.exporters.c_sources.bundled_model import BundledModel, knows_two_memories, markdown
 from nmpconv.exporters.c_sources.data_header import handle_growth
+from nmpconv.exporters.c_sources.examples import examples
 from nmpconv.exporters.c_sources.packages import Package
 from nmpconv.exporters.c_sources.template_files import filled
 from nmpconv.exporters.layouts import Layout
@@ -40,14 +41,14 @@ Library, Add .ZIP Library*. Its sketches are under *File, Examples, @PACKAGE@*."
     ),
     "zephyr": (
         "Zephyr",
-        """    west build -b BOARD samples/test_vector
+        """    west build -b BOARD samples/@EXAMPLE@
 
 In an application of yours: add this folder to `EXTRA_ZEPHYR_MODULES` before `find_package(Zephyr)`, or
 to the manifest of west, and set `CONFIG_@OPTION@=y` in `prj.conf`.""",
     ),
     "idf": (
         "ESP-IDF",
-        """    cd examples/test_vector && idf.py set-target esp32s3 && idf.py build flash monitor
+        """    cd examples/@EXAMPLE@ && idf.py set-target esp32s3 && idf.py build flash monitor
 
 In a project of yours: copy this folder to `components/@PACKAGE@`.""",
     ),
@@ -60,6 +61,9 @@ faster at `-O2` than at `-Os`.""",
     ),
 }
 
+ALONE = """
+The example is a device that `nmpconv bench` sends models to: write into it how much RAM they may take.
+"""
 TURNS = """
 Models that run one after the other may share an arena: `nmp_suspend` keeps a model's handle and states
 (`..._SUSPENDED_BYTES`) while another one runs, `nmp_resume` goes on with it, and verifies nothing again.
@@ -95,7 +99,7 @@ def _facts(bundled: BundledModel, *, split: bool) -> str:
 
 def _examples(models: tuple[BundledModel, ...]) -> str:
     if not models:
-        return ""
+        return ALONE
     first = models[0]
     shared = TURNS if len(models) > 1 else ""
     return f"""
@@ -106,6 +110,7 @@ a test vector, hand in a buffer, measure, and are a device that `nmpconv bench` 
 
 def _steps(package: Package, layout: Layout) -> str:
     title, text = STEPS[layout]
-    for key, value in package.values().items():
+    example = next(iter(examples(package.models)))
+    for key, value in {**package.values(), "EXAMPLE": example}.items():
         text = text.replace(f"@{key}@", str(value))
     return f"## {title}\n\n{text}\n"
