@@ -255,7 +255,9 @@ def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Cou
         "products": op.macs or size * places,
     }
     if op.kind == Slice.name:
-        counts["blocks"] = size // _block(op.params["steps"], activations[0].shape, outputs[0].shape)
+        axes = list(zip(op.params["steps"], activations[0].shape, outputs[0].shape, strict=True))
+        counts["blocks"] = size // _block(axes)
+        return Counted(f"{op.kind} {_widths([inputs[0], outputs[0]])}{' rows' * _is_rows(axes)}", counts)
     if op.kind == Normalize.name:
         counts["groups"] = size // prod(outputs[0].shape[axis] for axis in op.params["axes"])
     if OPS[op.kind].grid == "same" and (places := OPS[op.kind].places) is not None:
@@ -285,16 +287,22 @@ def _run(x: Sequence[int], y: Sequence[int]) -> int:
     return prod(x[len(x) - alike :]) * min(x[-1 - alike], y[-1 - alike])
 
 
-def _block(steps: Sequence[int], x: Sequence[int], y: Sequence[int]) -> int:
-    """Elements of a slice that lie side by side in both."""
+def _block(axes: Sequence[tuple[int, int, int]]) -> int:
+    """Elements of a slice that lie side by side in both. axes: step, whole and part of each."""
     block = 1
-    for step, whole, part in reversed(list(zip(steps, x, y, strict=True))):
+    for step, whole, part in reversed(axes):
         if step != 1 and part > 1:
             break
         block *= part
         if part != whole:
             break
     return block
+
+
+def _is_rows(axes: Sequence[tuple[int, int, int]]) -> bool:
+    """Checks that a slice is copied row by row, as slice.c has it: one axis is cut, and nothing left out within."""
+    cut = [step == 1 or part == 1 for step, whole, part in axes if part != whole or step != 1]
+    return cut == [True]
 
 
 def _alike(x: Sequence[int], y: Sequence[int]) -> int:

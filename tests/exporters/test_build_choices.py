@@ -15,6 +15,7 @@ from zoo_quick import bench_module
 from nmpconv.exporters.c_sources import bundle
 from nmpconv.file.reader import read
 from nmpconv.file.writer import to_bytes
+from nmpconv.graph.text import parse
 
 BENCH = bench_module("mcu_run")
 BOARDS = {
@@ -109,6 +110,27 @@ def test_attention(board: str, bits: int, measured: Callable[[str, bytes], int])
     assert choice(data, "NMP_SOFTMAX_LINES") == "1"
     products, scores = 33 * 35 * 40, 33 * 35
     assert measured(board, data) < 3.5 * products + 110 * scores + 20000
+
+
+SMALL = {
+    "concat(a, b, c) axis=1": ("1,8", "1,8", "1,1", "1,17"),
+    "slice(a) starts=[0,2,0,0] steps=[1,1,1,1] sizes=[1,3,4,3]": ("1,6,4,3", "1,3,4,3"),
+    "requantize(a)": ("1,16", "1,16"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("op", "most"), list(zip(SMALL, (900, 800, 630), strict=True)))
+def test_small_ops(op: str, most: int, measured: Callable[[str, bytes], int]) -> None:
+    """Rows are copied without the general block's set-up, and 16 bits are shifted in 32."""
+    *shapes, y = SMALL[op]
+    inputs = "".join(
+        f"input {name} : int8[{shape}] bits=8 exp=[0] lo=-128 hi=127\n"
+        for name, shape in zip("abc", shapes, strict=False)
+    )
+    end = f"  y : int8[{y}] bits=8 exp=[{int('requantize' in op)}] lo=-128 hi=127\noutput y\n"
+    graph = parse(f"graph small\n{inputs}y_op = {op}\n{end}")
+    assert measured("mps2-an386", to_bytes(nets.placed(graph), {})) < most
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,22 @@ static nmp_rule concat_check(const nmp_op *op) {
   return NMP_FINE;
 }
 
+/* Elements of the output behind an index along the axis. */
+static int32_t concat_inner(const nmp_op *op) {
+  const nmp_tensor *y = &op->out[0];
+  int32_t inner = 1;
+  for (int32_t i = op->params.concat.axis + 1; i < y->rank; i++) {
+    inner *= y->shape[i];
+  }
+  return inner;
+}
+
 /* Along the outermost axis the inputs are stretches of the output. */
 static int64_t concat_place(const nmp_op *op, uint32_t k) {
   const nmp_tensor *y = &op->out[0];
   int64_t before = 0;
-  for (int32_t i = 0; i < op->params.concat.axis; i++) {
-    if (y->shape[i] != 1) {
-      return -1;
-    }
+  if (concat_inner(op) * y->shape[op->params.concat.axis] != (int32_t)y->size) {
+    return -1;
   }
   for (uint32_t n = 0; n < k; n++) {
     nmp_tensor x;
@@ -44,22 +52,22 @@ static int is_placed(const nmp_op *op, uint32_t n) {
 
 static void concat_run(const nmp_op *op) {
   const nmp_tensor *y = &op->out[0];
-  const int32_t axis = op->params.concat.axis;
-  size_t first = 0;
+  const int32_t axis = op->params.concat.axis, inner = concat_inner(op);
+  const int32_t all = inner * y->shape[axis], rows = (int32_t)(y->size / (uint32_t)all);
+  int32_t first = 0;
   for (uint32_t n = 0; n < op->input_count; n++) {
-    nmp_tensor x;
-    nmp_block block;
-    block.rank = y->rank;
-    op->input_at(op, n, &x);
-    nmp_strides(&x, block.from);
-    nmp_strides(y, block.to);
-    for (uint32_t i = 0; i < y->rank; i++) {
-      block.shape[i] = x.shape[i];
+    nmp_tensor more;
+    const nmp_tensor *x = &op->in[n < NMP_OP_INPUTS_MAX ? n : 0];
+    if (NMP_SMALL || n >= NMP_OP_INPUTS_MAX) {
+      op->input_at(op, n, &more);
+      x = &more;
     }
-    if (x.data != nmp_at(y, first) && !is_placed(op, n)) {
-      nmp_copy_block(op, nmp_at(y, first), x.data, &block);
+    void *to = nmp_at(y, (size_t)first);
+    const int32_t row = inner * x->shape[axis];
+    if (x->data != to && !is_placed(op, n)) {
+      nmp_copy_rows(op, to, x->data, rows, all, row, row);
     }
-    first += (size_t)x.shape[axis] * (size_t)block.to[axis];
+    first += row;
   }
 }
 

@@ -23,17 +23,29 @@ static nmp_rule slice_check(const nmp_op *op) {
 static void slice_run(const nmp_op *op) {
   const nmp_tensor *x = &op->in[0], *y = &op->out[0];
   const nmp_slice_params *p = &op->params.slice;
-  ptrdiff_t strides[NMP_RANK_MAX], first = 0;
+  ptrdiff_t first = 0, from = 1, to = 1;
+  int32_t length = 1, step = 1; /* of rows, where one axis is cut and nothing left out within */
+  uint32_t cut = 0;
   nmp_block block;
   block.rank = y->rank;
-  nmp_strides(x, strides);
-  nmp_strides(y, block.to);
-  for (uint32_t i = 0; i < y->rank; i++) {
+  for (uint32_t i = y->rank; i-- > 0;) {
+    if (y->shape[i] != x->shape[i] || p->steps[i] != 1) {
+      cut += p->steps[i] == 1 || y->shape[i] == 1 ? 1 : 2;
+      length = (int32_t)to * y->shape[i];
+      step = (int32_t)from * x->shape[i];
+    }
     block.shape[i] = y->shape[i];
-    block.from[i] = y->shape[i] > 1 ? strides[i] * p->steps[i] : 0;
-    first += strides[i] * p->starts[i];
+    block.to[i] = to;
+    block.from[i] = y->shape[i] > 1 ? from * p->steps[i] : 0;
+    first += from * p->starts[i];
+    to *= y->shape[i];
+    from *= x->shape[i];
   }
-  nmp_copy_block(op, y->data, nmp_at(x, (size_t)first), &block);
+  if (NMP_QUICK_ROWS && cut == 1) {
+    nmp_copy_rows(op, y->data, nmp_at(x, (size_t)first), (int32_t)(y->size / (uint32_t)length), length, step, length);
+  } else {
+    nmp_copy_block(op, y->data, nmp_at(x, (size_t)first), &block);
+  }
 }
 
 const nmp_op_type nmp_slice_type = {.check = slice_check, .run = slice_run};

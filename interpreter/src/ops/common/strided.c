@@ -23,11 +23,17 @@ void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]) {
   case size:            \
     COPY_EACH(memcpy(to, from, size))
 
+#if NMP_QUICK_ROWS
+#define ROW_SIZES(K) K(16) K(32) K(64)
+#else
+#define ROW_SIZES(K) NMP_SHORT_COPIES(K)
+#endif
+
 /* n rows; short ones of a size that the compiler knows. */
 static void copy_rows(uint8_t *to, const uint8_t *from, size_t n, ptrdiff_t to_step, ptrdiff_t from_step,
                       size_t bytes) {
   switch (bytes) {
-    NMP_SHORT_COPIES(COPY_CASE)
+    ROW_SIZES(COPY_CASE)
     default:
       COPY_EACH(nmp_copy_bytes(to, from, bytes))
   }
@@ -170,3 +176,12 @@ void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_bloc
   }
   nmp_run_tasks(op, lines, lines * (LINE_WORK + (uint64_t)length * nmp_bytes(&op->out[0])), copy_part, &c);
 }
+
+#if NMP_QUICK_ROWS
+void nmp_copy_rows(const nmp_op *op, void *to, const void *from, int32_t n, int32_t to_step, int32_t from_step,
+                   int32_t length) {
+  const size_t bytes = nmp_bytes(&op->out[0]);
+  copy_rows((uint8_t *)to, (const uint8_t *)from, (size_t)n, to_step * (ptrdiff_t)bytes, from_step * (ptrdiff_t)bytes,
+            (size_t)length * bytes);
+}
+#endif

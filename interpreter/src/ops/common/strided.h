@@ -29,15 +29,7 @@ typedef struct nmp_block {
  */
 static inline void nmp_copy_bytes(uint8_t *to, const uint8_t *from, size_t n) {
 #if NMP_FIXED_CPU
-  if (n == 16) {
-    memcpy(to, from, 16);
-  } else if (n == 32) {
-    memcpy(to, from, 32);
-  } else if (n == 64) {
-    memcpy(to, from, 64);
-  } else {
-    memcpy(to, from, n);
-  }
+  memcpy(to, from, n);
 #else
   if (n > NMP_LONG_COPY || n < 4) {
     memcpy(to, from, n);
@@ -61,5 +53,25 @@ void nmp_strides(const nmp_tensor *t, ptrdiff_t strides[NMP_RANK_MAX]);
 
 /* to and from are the addresses of the block's first element; of the op's output's width. */
 void nmp_copy_block(const nmp_op *op, void *to, const void *from, const nmp_block *block);
+
+#define NMP_QUICK_ROWS (NMP_FIXED_CPU && !NMP_SMALL) /* rows are copied without the set-up of a block */
+
+/* n rows of so many elements; steps from row to row are in elements, too. What most blocks are. */
+#if NMP_QUICK_ROWS
+void nmp_copy_rows(const nmp_op *op, void *to, const void *from, int32_t n, int32_t to_step, int32_t from_step,
+                   int32_t length);
+#else
+static inline void nmp_copy_rows(const nmp_op *op, void *to, const void *from, int32_t n, int32_t to_step,
+                                 int32_t from_step, int32_t length) {
+  nmp_block rows; /* of which the first two axes are there */
+  rows.rank = 2;
+  rows.shape[0] = n;
+  rows.shape[1] = length;
+  rows.to[0] = to_step;
+  rows.from[0] = from_step;
+  rows.to[1] = rows.from[1] = 1;
+  nmp_copy_block(op, to, from, &rows);
+}
+#endif
 
 #endif
