@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from nmpconv.base.float_rounding import on_grid
-from nmpconv.base.thread_pool import each
+from nmpconv.base.thread_pool import MOST, each
 from nmpconv.calib.engine import Engine, FloatEngine, is_small, serialized
 from nmpconv.calib.sampled_rows import Rows, spread
 from nmpconv.frontend.to_onnx import to_onnx
@@ -23,9 +24,12 @@ from nmpconv.ops.requantize import requantize
 ROWS = 4096  # rows kept of a tensor
 ROW_BYTES = 96 << 20  # of all tensors together
 SUMS = 4  # of a stream that may drift
+FEW = 8  # images that are run one by one: each run in parallel holds the activations of one
 SMALL = 2**12  # numbers of a tensor that is read whole: nodes that pick its rows would cost more
 PLANES_LAST = [0, 2, 3, 1]
 SHAPE, FLAT, PICKED, ROWS_OF = "/nmpconv/shape", "/nmpconv/flat", "/nmpconv/picked", "nmpconv/rows of "  # of names
+
+T = TypeVar("T")
 
 Feeds = Sequence[Mapping[str, np.ndarray]]
 """One item an image: float input by name, batch 1. Any sequence, so nothing needs to be in memory at once."""
@@ -128,8 +132,13 @@ def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Se
                 rows.values[...] = values[start : start + len(rows.values)]
                 start += len(rows.values)
 
-    each(run, sorted({image for part in parts for image in part}))
+    _each(run, sorted({image for part in parts for image in part}))
     return tables
+
+
+def _each(run: Callable[[int], T], images: Sequence[int]) -> list[T]:
+    """Runs of images; of few ones one after the other."""
+    return each(run, images, 1 if len(images) <= FEW else MOST)
 
 
 def _of_image(rows: Rows, image: int) -> Rows:
@@ -223,7 +232,7 @@ def _planes(node: onnx.NodeProto | None) -> str:
 def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Values of these tensors for all images, [N, ...]."""
     engine = FloatEngine(graph, list(dict.fromkeys(names)), threads=1)
-    results = each(lambda i: engine.run(feeds[i]), range(len(feeds)))
+    results = _each(lambda i: engine.run(feeds[i]), range(len(feeds)))
     return {name: np.concatenate([np.atleast_1d(r[name]) for r in results]) for name in names}
 
 

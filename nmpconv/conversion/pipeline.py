@@ -102,6 +102,8 @@ def fit(context: Context, data: Mapping[str, Data] | None) -> Fitted:
         decision = search_widths(context, calibrated, decision)
         context.progress("quantize", 0, 1)
         whole = decision.fitter.quantize(decision.prepared, decision.recipe.gptq, context.trace)
+        if context.options.fast:
+            decision.fitter.let_go(decision.prepared)
         return Fitted(context, calibrated, decision, whole)
 
 

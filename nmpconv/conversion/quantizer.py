@@ -192,6 +192,11 @@ class Fitter:
         memo.keep("integer", lambda key: key[0] in left and key[1] == recipe.gptq)
         memo.keep("rows", lambda key: key in asked)
 
+    def let_go(self, prepared: Prepared) -> None:
+        """Releases rows, for who quantizes nothing more; they are gathered again where they are asked for."""
+        self._memo.keep("rows", lambda key: False)
+        prepared.seen.let_go()
+
     @property
     def corrects(self) -> bool:
         """Checks that biases are corrected."""

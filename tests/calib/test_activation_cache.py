@@ -60,3 +60,16 @@ def test_small_tensors_need_no_nodes_that_pick_rows(monkeypatch: pytest.MonkeyPa
         activation_cache.collect(net(), feeds, {"conv2d"})
     picked, whole = ([node.op_type for node in onnx.load_from_string(data).graph.node] for data in made)
     assert picked.count("Gather") == 3 and "Gather" not in whole and "Reshape" not in whole
+
+
+def test_few_images_run_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in parallel hold the activations of one image each."""
+    threads, each = list[int](), activation_cache.each
+    monkeypatch.setattr(activation_cache, "each", lambda run, items, most: threads.append(most) or each(run, items, 1))
+    graph = net()
+    feeds = [{"x": np.zeros(graph["x"].shape, np.float32)}] * (activation_cache.FEW + 1)
+    for images in (feeds[1:], feeds):
+        activation_cache.collect(graph, images, ["conv2d"])
+        activation_cache.outputs(graph, images, graph.outputs)
+    assert threads[:2] == [1, 1]
+    assert min(threads[2:]) > 1

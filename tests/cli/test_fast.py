@@ -11,6 +11,7 @@ import onnx_text
 import pytest
 
 import nmpconv
+from nmpconv.conversion import pipeline
 from nmpconv.errors import ExitCode
 from nmpconv.file.reader import read
 from nmpconv.passes.quantize import rounding
@@ -43,6 +44,18 @@ def fits(cli, monkeypatch: pytest.MonkeyPatch):
 
 def config() -> dict[str, object]:
     return json.loads(read(Path("means.nmp")).metadata["config"])
+
+
+def test_rows_are_let_go_before_the_result_is_measured(fits, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, left = pipeline.describe, []
+
+    def described(context, calibrated, decision, quantized):
+        left.append((decision.fitter._memo.of("rows"), decision.prepared.seen.results()))
+        return plain(context, calibrated, decision, quantized)
+
+    monkeypatch.setattr(pipeline, "describe", described)
+    fits("--fast")
+    assert left == [([], [])]
 
 
 def test_it_fits_once(fits) -> None:
