@@ -21,7 +21,7 @@ RISE, RISE_MAX, RISE_FREE = 20.0, 2.25, 0.25  # see `TensorStats.reach`
 DEAD = 2.0**-24  # of the largest peak: what float32 loses beside it, and no grid of 16 bits holds
 TINY = 1e-30  # stands for 0 in a denominator; what is less is nothing
 NEAR = 2.0**-12  # of a limit: what two float32 runs of one function may differ by
-VALUES = 1 << 18  # of all tensors of a group of samples, which are measured together
+VALUES, EACH = 1 << 18, 1 << 12  # of a group of samples, which are measured together: of all tensors, or of each
 TOGETHER, TENSORS = 8, 1 << 13  # groups whose statistics are in memory, and of how many tensors if not of one group
 COUNTED = 1 << 16  # values of one tensor and sample that enter the histogram; the other statistics see all
 
@@ -282,7 +282,7 @@ def observe(
             by_name[name] = statistics
         return by_name
 
-    count = max(1, VALUES // max(engine.values, 1))
+    count = max(1, max(VALUES, EACH * len(stats)) // max(engine.values, 1))
     groups = [range(start, min(start + count, len(feeds))) for start in range(0, len(feeds), count)]
     together = max(1, min(TOGETHER, TENSORS // max(len(stats), 1)))
     for start in range(0, len(groups), together):

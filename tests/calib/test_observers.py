@@ -7,8 +7,9 @@ import pickle
 import numpy as np
 import pytest
 
+from nmpconv.calib import observers
 from nmpconv.calib.histogram import BINS, PER_STEP, Histogram
-from nmpconv.calib.observers import CHANNELS_MAX, COUNTED, TensorStats
+from nmpconv.calib.observers import CHANNELS_MAX, COUNTED, TensorStats, observe
 
 RNG = np.random.default_rng(4)
 SAMPLES = [np.float32(10.0 ** RNG.integers(-3, 4)) * RNG.normal(size=(1, 6, 5, 7)).astype(np.float32) for _ in range(9)]
@@ -54,6 +55,25 @@ def test_samples_together_are_those_one_by_one() -> None:
         assert np.array_equal(getattr(together, name), getattr(one_by_one, name)), name
     for name in ("mean", "channel_mean", "peak_mean", "peak_spread"):
         np.testing.assert_allclose(getattr(together, name), getattr(one_by_one, name), rtol=1e-12)
+
+
+def test_small_tensors_of_a_large_net_are_measured_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tensors of two samples are too many values for a group, but those of each are few."""
+
+    class Engine:
+        fetch = tuple(f"t{i}" for i in range(600))
+        values = 600 * 512
+
+        def run(self, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return dict.fromkeys(self.fetch, feed["x"])
+
+    counts, of_samples = list[int](), TensorStats.of_samples
+    monkeypatch.setattr(TensorStats, "of_samples", lambda some: counts.append(len(some)) or of_samples(some))
+    assert 2 * Engine.values > observers.VALUES
+    feeds = [{"x": RNG.normal(size=(1, 64, 8)).astype(np.float32)} for _ in range(9)]
+    stats = observe(Engine(), feeds)  # type: ignore[arg-type]
+    assert (counts.count(8), counts.count(1), len(counts)) == (600, 600, 1200)
+    assert same(stats["t7"].histogram, stats_of([feed["x"] for feed in feeds]).histogram)
 
 
 def test_samples_of_many_channels_and_of_other_shapes() -> None:
