@@ -115,22 +115,34 @@ def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Se
     widths = {name: (graph[name].shape or (1,))[-1] for name in before}
     limit = max(64, min(ROWS, ROW_BYTES // (4 * sum(widths.values()))))
 
+    sizes = {name: math.prod(graph[name].shape[:-1]) for name in before}
+
     def empty(name: str, images: int) -> Rows:
-        at = spread(images, math.prod(graph[name].shape[:-1]), limit)
+        at = spread(images, sizes[name], limit)
         return Rows(*at, np.empty((len(at.images), widths[name]), np.float32))
 
     tables = [{name: empty(name, len(part)) for name in before} for part in parts]
     engine = _Picking(plain, {pre: widths[name] for name, pre in before.items()})
 
+    def places(image: int, size: int) -> list[tuple[int, slice, np.ndarray]]:
+        """Rows of an image in tensors of a size: which table they are in, where, and their positions."""
+        found = []
+        for table, part in enumerate(parts):
+            if image in part:
+                at, i = spread(len(part), size, limit), part.index(image)
+                rows = slice(*np.searchsorted(at.images, (i, i + 1)).tolist())
+                found.append((table, rows, at.positions[rows]))
+        return found
+
     def run(image: int) -> None:
-        pairs = [(rows, part.index(image)) for rows, part in zip(tables, parts, strict=True) if image in part]
-        into = {name: [_of_image(rows[name], i) for rows, i in pairs] for name in before}
-        at = {before[name]: np.concatenate([rows.positions for rows in group]) for name, group in into.items()}
-        for group, values in zip(into.values(), engine.rows(feeds[image], at), strict=True):
+        by_size = {size: places(image, size) for size in {*sizes.values()}}
+        positions = {size: np.concatenate([at for *_, at in found]) for size, found in by_size.items()}
+        at = {pre: positions[sizes[name]] for name, pre in before.items()}
+        for name, values in zip(before, engine.rows(feeds[image], at), strict=True):
             start = 0
-            for rows in group:
-                rows.values[...] = values[start : start + len(rows.values)]
-                start += len(rows.values)
+            for table, rows, part in by_size[sizes[name]]:
+                tables[table][name].values[rows] = values[start : start + len(part)]
+                start += len(part)
 
     _each(run, sorted({image for part in parts for image in part}))
     return tables
@@ -139,12 +151,6 @@ def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Se
 def _each(run: Callable[[int], T], images: Sequence[int]) -> list[T]:
     """Runs of images; of few ones one after the other."""
     return each(run, images, 1 if len(images) <= FEW else MOST)
-
-
-def _of_image(rows: Rows, image: int) -> Rows:
-    """Views."""
-    first, last = np.searchsorted(rows.images, (image, image + 1))
-    return Rows(*(part[first:last] for part in rows))
 
 
 class Moved(Mapping[str, Rows]):

@@ -117,7 +117,7 @@ def _pack_table(builder: Any, name: str, table: Mapping[str, Any]) -> int:
             if f.kind == "union":
                 builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(value[0]) + 1, 0)
             builder.PrependUOffsetTRelativeSlot(f.slot, offsets[f.name], 0)
-        else:
+        elif value != f.default:
             getattr(builder, _SLOT[f.type])(f.slot, value, f.default)
     for f in TABLES[name]:
         if f.required and f.name not in offsets:
@@ -147,17 +147,21 @@ def _pack_reference(builder: Any, f: Field, value: Any) -> int:
     if f.type in _SCALARS:
         return _pack_scalars(builder, np.asarray(value, _SCALARS[f.type]))
     element = Field(f.name, 0, "string" if f.type == "string" else "table", f.type, 0, False)
-    offsets = [_pack_reference(builder, element, item) for item in value]
+    offsets = np.array([_pack_reference(builder, element, item) for item in value], np.int64)
     builder.StartVector(4, len(offsets), 4)
-    for offset in reversed(offsets):
-        builder.PrependUOffsetTRelative(offset)
-    return int(builder.EndVector())
+    from_each = builder.Offset() + 4 * np.arange(len(offsets), 0, -1) - offsets
+    return _pack_bytes(builder, from_each.astype(_SCALARS["uint"]))
 
 
 def _pack_scalars(builder: Any, values: np.ndarray) -> int:
     width = values.dtype.itemsize
     align = DATA_ALIGN if values.dtype == _SCALARS["ubyte"] else width
     builder.StartVector(width, values.size, align)
+    return _pack_bytes(builder, values)
+
+
+def _pack_bytes(builder: Any, values: np.ndarray) -> int:
+    """Elements of the vector that was started."""
     head = builder.head - values.nbytes
     builder.Bytes[head : builder.head] = values.tobytes()
     builder.head = head

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -68,8 +69,11 @@ def _first_alike(graph: Graph) -> dict[str, str]:
     """Constants, and the first of those that differ in the name alone: the file has one tensor for them."""
     first = dict[tuple[Any, ...], str]()
     constants = [graph[name] for name in _order(graph) if graph[name].is_const]
-    alike = [(replace(value, name="", data=None), np.asarray(value.data).tobytes()) for value in constants]
+    alike = [(_but_name(value), np.asarray(value.data).tobytes()) for value in constants]
     return {value.name: first.setdefault(key, value.name) for value, key in zip(constants, alike, strict=True)}
+
+
+_but_name = attrgetter(*(f.name for f in fields(Value) if f.name not in ("name", "data")))
 
 
 def _offset(value: Value) -> int:

@@ -36,7 +36,8 @@ def alone(graph: Graph) -> dict[str, list[Function]]:
         every = [user for readers in users.values() for user in readers]
         if every and all(user.op == "lookup" for user in every) and outputs.isdisjoint(group):
             by_name |= {
-                name: [replace(user.params, origin_y=0.0) for user in readers] for name, readers in users.items()
+                name: [replace(user.params, origin_y=0.0) if user.params.origin_y else user.params for user in readers]
+                for name, readers in users.items()
             }
     return by_name
 
