@@ -19,7 +19,7 @@ from nmpconv.ops.common.accumulate import K_MAX, check_products, exact_type, mag
 from nmpconv.ops.common.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.common.constant import quantize_constants
 from nmpconv.ops.common.rules import alike
-from nmpconv.ops.common.traits import Limit, Rule, product_limits, same_rank
+from nmpconv.ops.common.traits import Factors, Limit, Rule, product_limits, same_rank
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ class BatchMatmul(Op):
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
         return product_limits(node, graph)
+
+    def tensor_factors(self, params: BatchMatmulParams, inputs: Sequence[Value], output: Value) -> Factors:
+        return Factors.PRODUCT
 
     def keeps_batch(self, params: BatchMatmulParams, inputs: Sequence[Value], output: Value) -> bool:
         """Axis 0 of a matrix counts rows."""

@@ -27,7 +27,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.common.broadcast import Broadcast
 from nmpconv.ops.common.case import WIDTHS, Operand, by, elementwise, fed, grid, single
 from nmpconv.ops.common.constant import quantize_constants
-from nmpconv.ops.common.traits import ANY, Bounds, Limit, combined, exponents_of
+from nmpconv.ops.common.traits import ANY, Bounds, Factors, Limit, combined, exponents_of
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, QArray, quant_of
 
@@ -89,6 +89,9 @@ class Divide(Broadcast):
     def bounds(self, node: Node, inputs: Sequence[Bounds]) -> Bounds:
         """Bounds of whole numbers divided by positive ones."""
         return combined(np.floor_divide, inputs) if node.params.down and inputs[1][0] > 0 else ANY
+
+    def tensor_factors(self, params: DivideParams, inputs: Sequence[Value], output: Value) -> Factors:
+        return Factors.NONE if params.down else Factors.QUOTIENT
 
     def makes_whole(self, params: DivideParams) -> bool:
         return params.down

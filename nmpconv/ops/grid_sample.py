@@ -17,7 +17,7 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.common.case import FILLS, WIDTHS, by, constant, fed, grid, single
 from nmpconv.ops.common.constant import quantize_constants
-from nmpconv.ops.common.traits import Bounds, Limit, Rule, channels_of, exponents_of, unfit
+from nmpconv.ops.common.traits import Bounds, Factors, Limit, Rule, channels_of, exponents_of, unfit
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.requantize import RequantizeParams
 
@@ -112,6 +112,10 @@ class GridSample(Op):
     def factors(self, params: GridSampleParams, inputs: Sequence[Value], output: Value) -> Sequence[np.ndarray] | None:
         """Those of the pixels; a computed grid has its own."""
         return [channels_of(output)] if inputs[1].is_const else None
+
+    def tensor_factors(self, params: GridSampleParams, inputs: Sequence[Value], output: Value) -> Factors:
+        """The places have none."""
+        return Factors.ALIKE
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """A constant grid or image gets 16 bits and the finest legal exponent that holds it."""

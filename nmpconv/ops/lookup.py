@@ -20,7 +20,7 @@ from nmpconv.ops.common.case import WIDTHS, Operand, fed, grid, single
 from nmpconv.ops.common.constant import with_constant
 from nmpconv.ops.common.function import COMBINE, FUNCTIONS, Step, evaluate
 from nmpconv.ops.common.rules import vector, within
-from nmpconv.ops.common.traits import ANY, Bounds, Limit, Origins, Rule
+from nmpconv.ops.common.traits import ANY, Bounds, Factors, Limit, Origins, Rule
 from nmpconv.ops.mul import MulParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 from nmpconv.ops.requantize import RequantizeParams
@@ -191,6 +191,14 @@ class Lookup(Op):
 
     def origins(self, params: LookupParams, inputs: Sequence[Value], output: Value) -> Origins:
         return Origins.ANY
+
+    def tensor_factors(self, params: LookupParams, inputs: Sequence[Value], output: Value) -> Factors:
+        """Results with a grid of their own have none."""
+        return Factors.OPERAND if self.in_head(params) else Factors.ANY
+
+    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: np.ndarray) -> tuple[Node, list[Value]]:
+        p = node.params
+        return replace(node, params=replace(p, before=p.before / float(x[0]), after=p.after * float(y[0]))), []
 
     def with_origins(self, node: Node, graph: Graph, x: float, y: float) -> tuple[Node, list[Value]]:
         """The table takes up both."""

@@ -19,7 +19,7 @@ from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.common.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.common.constant import with_constant
 from nmpconv.ops.common.rules import vector, within
-from nmpconv.ops.common.traits import Limit, Rule
+from nmpconv.ops.common.traits import Factors, Limit, Rule
 from nmpconv.ops.op import Case, Op, QArray, quant_of
 
 if TYPE_CHECKING:
@@ -93,6 +93,15 @@ class Lrn(Op):
             return
         least = math.ceil((math.log2(p.size / p.alpha * max(p.bias, 1.0)) - 120) / 2)
         yield Limit(quant_of(graph[node.inputs[0]]).exponent, least, math.inf, below=node.inputs[:1])
+
+    def tensor_factors(self, params: LrnParams, inputs: Sequence[Value], output: Value) -> Factors:
+        return Factors.ANY
+
+    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: np.ndarray) -> tuple[Node, list[Value]]:
+        """Has both in alpha and the bias: y / x is a power of their factor."""
+        p, before, after = node.params, float(x[0]), float(y[0])
+        base = (before / after) ** (1 / p.beta)
+        return replace(node, params=replace(p, alpha=p.alpha * base / before**2, bias=p.bias * base)), []
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """With u = alpha / size * 4^e_x, the base is u * 2^-shift * B, B = S * 2^shift + bias / u * 2^shift.

@@ -14,7 +14,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.common.broadcast import Broadcast
 from nmpconv.ops.common.case import elementwise
 from nmpconv.ops.common.constant import quantize_constants
-from nmpconv.ops.common.traits import Bounds, Limit, Origins, combined, product_limits
+from nmpconv.ops.common.traits import Bounds, Factors, Limit, Origins, combined, product_limits
 from nmpconv.ops.op import Case, QArray, quant_of
 
 if TYPE_CHECKING:
@@ -76,6 +76,9 @@ class Mul(Broadcast):
 
     def makes_whole(self, params: Any) -> bool:
         return True
+
+    def tensor_factors(self, params: Any, inputs: Sequence[Value], output: Value) -> Factors:
+        return Factors.PRODUCT
 
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
         """With a factor that is computed, as that of a squeeze-excite."""

@@ -19,8 +19,8 @@ from nmpconv.errors import Invalid, Unsupported
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.common.case import FILLS, WIDTHS, Operand, by, fed, grid, single
 from nmpconv.ops.common.rules import within
-from nmpconv.ops.common.traits import Limit, Rule, computed, unfit
-from nmpconv.ops.op import Case, Op, QArray, quant_of
+from nmpconv.ops.common.traits import Factors, Limit, Rule, computed, unfit
+from nmpconv.ops.op import Case, Op, QArray, quant_of, with_constants
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -138,6 +138,20 @@ class Normalize(Op):
         if axis in params.axes:
             return None
         return params, [axis if x.shape[axis : axis + 1] == output.shape[axis : axis + 1] else None for x in inputs]
+
+    def tensor_factors(self, params: NormalizeParams, inputs: Sequence[Value], output: Value) -> Factors:
+        return Factors.ANY
+
+    def takes_up(self, params: NormalizeParams, inputs: Sequence[Value], output: Value) -> tuple[bool, bool]:
+        return False, inputs[1].shape[-1:] == output.shape[-1:]
+
+    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: np.ndarray) -> tuple[Node, list[Value]]:
+        """Has those of the result in scale and bias, that of the operand in eps."""
+        ins = graph.ins(node)
+        y = y if ins[1].shape[-1:] == y.shape else y[:1]
+        constants = {i: (role, ins[i].data * y) for i, role in ((1, "scale"), (2, "bias"))}
+        node, values = with_constants(node, graph, constants)
+        return replace(node, params=replace(node.params, eps=node.params.eps * float(x[0]) ** 2)), values
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """Scale in 24 bits, bias 8 bits below the grid of y, eps as n^2 * eps * 2^(f - 2*e_x) with 31 bits.

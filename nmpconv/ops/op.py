@@ -17,7 +17,7 @@ from nmpconv.base.fixed_point import EXPONENT_MAX, EXPONENT_MIN
 from nmpconv.errors import UnsupportedModel
 from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops.common.overlap import Lines
-from nmpconv.ops.common.traits import ANY, Border, Bounds, Limit, Origins, Rule, channels_of, hull
+from nmpconv.ops.common.traits import ANY, Border, Bounds, Factors, Limit, Origins, Rule, channels_of, hull
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -230,6 +230,10 @@ class Op:
             return None
         return [channels_of(output)] * len(inputs)
 
+    def tensor_factors(self, params: Any, inputs: Sequence[Value], output: Value) -> Factors:
+        """Factors that the computed operands and the result can have as whole tensors."""
+        return Factors.ALIKE if self.homogeneous or self.grid == "same" else Factors.NONE
+
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
         """Origins that the computed operands and the result can have."""
         return Origins.ALIKE if self.grid == "same" else Origins.NONE
@@ -246,10 +250,24 @@ class Op:
         }
         return with_constants(node, graph, moved if y else {})
 
-    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: float) -> tuple[Node, list[Value]]:
-        """The node that makes y times the output of its first operand times x [C], where the op `absorbs`, and its new
-        constants in float32."""
-        raise NotImplementedError
+    def takes_up(self, params: Any, inputs: Sequence[Value], output: Value) -> tuple[bool, bool]:
+        """Checks that factors by channel of the first operand, and of the output, go into constants
+        (`with_factors`)."""
+        return self.absorbs, False
+
+    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: np.ndarray) -> tuple[Node, list[Value]]:
+        """The node that makes y [C] times the output of its first operand times x [C], and its new constants in
+        float32.
+
+        The default is for Factors.ALIKE and products: constants among the operands of the former are scaled, too.
+        """
+        alike = self.tensor_factors(node.params, graph.ins(node), graph[node.outputs[0]]) is Factors.ALIKE
+        scaled = {
+            i: (f"operand{i}", v.data.astype(np.float64) * y[0])
+            for i, v in enumerate(graph.ins(node))
+            if alike and v.data is not None and i != self.places
+        }
+        return with_constants(node, graph, scaled)
 
     def without_zeros(self, params: Any) -> tuple[tuple[int, ...], Any] | None:
         """(pads, params) of an op whose results depend on a border of zeros: the border as `PadParams.pads`, and what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,7 +19,7 @@ from nmpconv.ops.common.along_axis import AlongAxis
 from nmpconv.ops.common.case import FILLS, WIDTHS, by, fed, grid, single
 from nmpconv.ops.common.constant import with_constant
 from nmpconv.ops.common.rules import vector, within
-from nmpconv.ops.common.traits import Bounds, Rule
+from nmpconv.ops.common.traits import Bounds, Factors, Rule
 from nmpconv.ops.fully_connected import FullyConnectedParams
 from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.max_pool import MaxPoolParams
@@ -32,17 +33,22 @@ AXIS_MAX = 65536  # legal length of the axis
 HIDES = -1e3  # numbers up to this one are masks
 MASKED = -32.0  # what a mask makes of a score: e^-32 is nothing beside scores of usual size
 OPEN = 2.0**15  # above any score: the smaller one of both is the score
+KNOWN = 1e-6  # how well a table tells the factor
 EXP_BITS = 30  # exponentials are on a grid of 2^-30
 
 
 @dataclass(frozen=True)
 class SoftmaxParams:
+    """before: of what the exponentials are taken, times the operand."""
+
     axis: int = -1
+    before: float = 1.0
 
 
 class Softmax(AlongAxis):
     name = "softmax"
     Params = SoftmaxParams
+    float_only = ("before",)
     exponents = (-16, 0)
     axis_max = AXIS_MAX
     head = True
@@ -90,6 +96,12 @@ class Softmax(AlongAxis):
     def own_exponent(self, node: Node, bits: int) -> int | None:
         return 1 - bits
 
+    def tensor_factors(self, params: SoftmaxParams, inputs: Sequence[Value], output: Value) -> Factors:
+        return Factors.OPERAND
+
+    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: np.ndarray) -> tuple[Node, list[Value]]:
+        return replace(node, params=replace(node.params, before=node.params.before / float(x[0]))), []
+
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
         """The table of exp(-d * 2^e_x) * 2^30: for int8 all d; for int16 d = 0..255 and then its multiples of 256.
 
@@ -100,11 +112,18 @@ class Softmax(AlongAxis):
         d = np.arange(256, dtype=np.float64)
         if x.bits == 16:
             d = np.concatenate([d, 256 * d])
-        table = round_half_up(np.exp(-np.ldexp(d, x.exponent)) * 2.0**EXP_BITS)
+        table = round_half_up(np.exp(-node.params.before * np.ldexp(d, x.exponent)) * 2.0**EXP_BITS)
         return with_constant(node, "table", table, Quant(32, (-EXP_BITS,), 0, 1 << EXP_BITS))
 
     def restored(self, node: Node, graph: Graph) -> Node:
-        return replace(node, inputs=node.inputs[:1])
+        """The factor is read where the table tells it best; one that is 1 but for the table's rounding is 1."""
+        table = graph[node.inputs[1]].data
+        assert table is not None
+        d = np.append(np.arange(256.0), 256.0 * np.arange(256))[: table.size]
+        best = int(np.argmax(d * table))
+        before = -math.log(table[best]) / math.ldexp(d[best], quant_of(graph[node.inputs[0]]).exponent) if best else 1.0
+        params = replace(node.params, before=1.0 if abs(before - 1) < KNOWN or not before else before)
+        return replace(node, inputs=node.inputs[:1], params=params)
 
     def reference(self, params: SoftmaxParams, inputs: Sequence[QArray], outputs: Sequence[Value]) -> list[np.ndarray]:
         """d = max - x; E = t[d], int16: rsh(t[d & 255] * t[256 + (d >> 8)], 30); S = sum E;
@@ -140,7 +159,9 @@ class Softmax(AlongAxis):
         yield single(self, "long", SoftmaxParams(1), [fed("long", (1, 1100, 2), 16, -12)], grid(16, -15), quantize=True)
 
     def export(self, node: Node, graph: Graph, to: OnnxBuilder) -> None:
-        to.node("Softmax", node.inputs, node.outputs[0], axis=node.params.axis)
+        p, x = node.params, node.inputs[0]
+        x = x if p.before == 1 else to.node("Mul", (x, to.const(np.float32(p.before))))
+        to.node("Softmax", (x,), node.outputs[0], axis=p.axis)
 
 
 def _softmax(to: GraphBuilder, x: str, axis: int, output: str) -> str:

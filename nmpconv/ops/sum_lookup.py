@@ -20,7 +20,7 @@ from nmpconv.ops.common.accumulate import K_MAX, check_products
 from nmpconv.ops.common.case import FILLS, WIDTHS, Operand, by, fed, grid, single
 from nmpconv.ops.common.constant import exponent_for
 from nmpconv.ops.common.rules import rank, vector
-from nmpconv.ops.common.traits import Bounds, Limit, Origins, Rule, computed, unfit
+from nmpconv.ops.common.traits import Bounds, Factors, Limit, Origins, Rule, computed, unfit
 from nmpconv.ops.lookup import FAR, HUGE, PIECE_MAX, TABLE_BITS, Lookup, LookupParams
 from nmpconv.ops.op import Case, Op, QArray, quant_of, with_constants
 
@@ -110,12 +110,15 @@ class SumLookup(Op):
         """The table takes it up."""
         return replace(node, params=replace(node.params, origin_y=node.params.origin_y + y)), []
 
-    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: float) -> tuple[Node, list[Value]]:
+    def tensor_factors(self, params: SumLookupParams, inputs: Sequence[Value], output: Value) -> Factors:
+        return Factors.ANY
+
+    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: np.ndarray) -> tuple[Node, list[Value]]:
         p, weights = node.params, graph[node.inputs[1]].data
         assert weights is not None
         x = np.repeat(x.reshape(-1, p.groups).T, len(weights) // p.groups, axis=0)
         node, constants = with_constants(node, graph, {1: ("weight", weights / (x * x if p.squared else x))})
-        return replace(node, params=replace(p, after=p.after * y)), constants
+        return replace(node, params=replace(p, after=p.after * float(y[0]))), constants
 
     def squares(self, node: Node, inputs: Sequence[bool]) -> bool:
         return True

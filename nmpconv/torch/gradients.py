@@ -190,7 +190,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "divide": _divide,
     "requantize": lambda p, xs, operands, y: xs[0],
     "lookup": _lookup,
-    "softmax": lambda p, xs, operands, y: torch.softmax(xs[0], p.axis),
+    "softmax": lambda p, xs, operands, y: torch.softmax(p.before * xs[0], p.axis),
     "average_pool": _average_pool,
     "max_pool": _max_pool,
     "batch_matmul": lambda p, xs, operands, y: xs[0] @ xs[1].transpose(-1, -2),

@@ -66,12 +66,10 @@ def test_concat_freezes_the_channels_of_a_constant() -> None:
     net.const("k", np.ones((1, 4, 4, 3)))
     net.conv("a", "b", 1)
     net.op("concat", "a k b", "c", axis=3)
-    graph = last(net, "c")
-    found = Channels(graph)
+    found = Channels(last(net, "c"))
     assert found.ids["c"].tolist()[:2] == found.ids["a"].tolist()
     assert found.ids["c"].tolist()[5:] == found.ids["b"].tolist()
     assert found.frozen[found.ids["c"]].tolist() == [False, False, True, True, True, False]
-    assert frozen(Channels(graph, whole_tensors=True), "a")
 
 
 @pytest.mark.parametrize(("clamp", "classes"), [(RELU, 4), (RELU6, 1), ((-1.0, np.inf), 1), (None, 4)])
@@ -172,16 +170,6 @@ def test_a_product_has_the_channels_of_what_is_gated(order: str, plane: bool) ->
     assert [frozen(found, name) for name in "aog"] == [False, False, True]
 
 
-def test_whole_tensors_have_factors_on_both_sides_of_a_table() -> None:
-    net = between()
-    net.op("lookup", "a", "t", function="tanh")
-    net.conv("t", "b", 4)
-    net.op("lookup", "b", "s", function="sigmoid")
-    found = Channels(last(net, "s"), whole_tensors=True)
-    assert [frozen(found, name) for name in "atbs"] == [False, False, False, True]
-    assert len({int(found.ids[name][0]) for name in "atb"}) == 3
-
-
 def test_broadcasting_freezes() -> None:
     net = between()
     net.op("average_pool", "a", "g", kernel_h=4, kernel_w=4)
@@ -199,9 +187,10 @@ def test_what_is_joined_to_an_output_is_frozen() -> None:
     assert all(frozen(found, name) for name in "arbs")
 
 
-def test_whole_tensors() -> None:
+def test_a_normalization_takes_up_channels_of_its_result() -> None:
     net = between()
-    net.conv("a", "b", 4)
-    found = Channels(last(net, "b"), whole_tensors=True)
-    assert [len(set(found.ids[name])) for name in "xaby"] == [1] * 4
-    assert len({int(found.ids[name][0]) for name in "xaby"}) == 4
+    constants = [net.const(name, np.ones((1, 1, 1, 4))) for name in "gc"]
+    net.op("normalize", " ".join(["a", *constants]), "n", axes=(3,))
+    found = Channels(last(net, "n"))
+    assert len(set(found.ids["n"])) == 4
+    assert [frozen(found, name) for name in "an"] == [True, False]

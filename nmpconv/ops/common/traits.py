@@ -35,6 +35,17 @@ class Origins(Enum):
     ANY = "any: constants take them up"
 
 
+class Factors(Enum):
+    """Positive factors that whole operands and the result of an op can have; constants follow."""
+
+    NONE = "1"
+    ALIKE = "all the same one"
+    PRODUCT = "the result has that of the first operand times that of the second one; constants have none"
+    QUOTIENT = "the result has that of the first operand over that of the second one; constants have none"
+    OPERAND = "the first operand has any, the result none: `with_factors`"
+    ANY = "the first operand and the result have any: `with_factors`"
+
+
 class Border(NamedTuple):
     """Border that a pad puts around [N,H,W,C]: rows, columns, and the value that they hold."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops.common.effort import Axis, Sums
-from nmpconv.ops.common.traits import ANY, Bounds, Limit, Origins, Rule, weighted_limits
+from nmpconv.ops.common.traits import ANY, Bounds, Factors, Limit, Origins, Rule, weighted_limits
 from nmpconv.ops.op import Op, quant_of, with_constants
 
 MANY_PIXELS = 32  # for them a copy of the weights takes at most 2 % of the instructions of a Cortex-M4
@@ -54,6 +54,9 @@ class Weighted(Op):
     def exact_exponent(self, exponents: Sequence[int]) -> int:
         """Exponent of the sums, from the exponents of x and of a channel's weights."""
         return sum(exponents)
+
+    def tensor_factors(self, params: Any, inputs: Sequence[Value], output: Value) -> Factors:
+        return Factors.ANY
 
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
         return Origins.ANY

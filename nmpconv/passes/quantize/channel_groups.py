@@ -5,8 +5,7 @@
    inputs: the other one is a factor, frozen.
 2. A saturation at a finite value other than 0 (Relu6) is one number for the tensor, so all its channels are joined.
 3. Frozen are graph inputs and outputs, channels that a Concat takes from a constant, and tensors that any op touches
-   but those of case 1, convolutions, fully connected layers and ops whose constants take factors up (`Op.absorbs`).
-   A table leaves whole tensors free, unless the results of its function have a grid of their own.
+   but those of case 1, convolutions, fully connected layers and ops whose constants take factors up (`Op.takes_up`).
 4. Tensors that were chosen by name to keep their own numbers are frozen.
 """
 
@@ -24,8 +23,8 @@ from nmpconv.ops import OPS, WEIGHTED
 class Channels:
     """ids[tensor] is an int array [C]: the class of each channel; frozen classes are in `frozen`."""
 
-    def __init__(self, graph: Graph, *, whole_tensors: bool = False, kept: Collection[str] = ()) -> None:
-        self._graph, self._whole = graph, whole_tensors
+    def __init__(self, graph: Graph, *, kept: Collection[str] = ()) -> None:
+        self._graph = graph
         self._producers = graph.producers()
         self._start: dict[str, int] = {}
         total = 0
@@ -39,7 +38,7 @@ class Channels:
         for node in graph.nodes:
             frozen += self._visit(node)
         for value in graph.activations():
-            if whole_tensors or (value.clamp and any(math.isfinite(c) and c != 0 for c in value.clamp)):
+            if value.clamp and any(math.isfinite(c) and c != 0 for c in value.clamp):
                 self._join_all(self._all(value.name))
         roots = np.array([self._find(i) for i in range(total)])
         self.ids = {name: roots[start : start + self._width(name)] for name, start in self._start.items()}
@@ -86,10 +85,9 @@ class Channels:
             for a, b in zip(self._all(carrier), self._all(out), strict=True):
                 self._join(a, b)
             return [i for name in ins if name != carrier for i in self._all(name)]
-        if node.op == "lookup" and self._whole:  # a table takes one factor on either side
-            return self._all(out) if OPS[node.op].own_exponent(node, 8) is not None else []
-        if OPS[node.op].absorbs:
-            return [] if self._whole else self._all(out)
+        ends = OPS[node.op].takes_up(node.params, graph.ins(node), graph[out])
+        if any(ends):
+            return [i for name, free in zip((ins[0], out), ends, strict=True) if not free for i in self._all(name)]
         sources = OPS[node.op].factors(node.params, graph.ins(node), graph[out])
         if sources is not None:
             for name, source in zip(ins, sources, strict=True):

@@ -14,6 +14,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +24,9 @@ from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.common.weighted import groups_of
-from nmpconv.passes.quantize import compressed, headroom, offsets, table_readers
+from nmpconv.passes.quantize import compressed, headroom, offsets, table_readers, tensor_factors
 from nmpconv.passes.quantize.balance import Balance, fewest_bits
-from nmpconv.passes.quantize.channel_groups import Channels
+from nmpconv.passes.quantize.equations import Row
 
 STEPS = 16  # candidates of the fill factor in [1, 2)
 EXACT_DB = 200.0  # stands for a tensor without error
@@ -71,64 +72,81 @@ def fill(
     free: the tensors that will have an origin where that pays (`offsets`). exempt: those whose factor is 1. saturated:
     see `Rounded`. Returns the graph and the factor of every tensor.
     """
-    channels = Channels(graph, whole_tensors=True, kept=exempt)
+    equations = tensor_factors.rows(graph, exempt)
     fewest = fewest_bits(graph, bits)
     functions, quiet = table_readers.after(graph), compressed.tensors(graph)
-    members: dict[int, list[str]] = {}
-    for name, ids in channels.ids.items():
-        if not channels.frozen[ids[0]] and bits[name] == fewest and stats[name].peak > 0:
-            members.setdefault(int(ids[0]), []).append(name)
+    members: dict[str, list[str]] = {}
+    for name, row in equations.rows.items():
+        if row and bits[name] == fewest and stats[name].peak > 0:
+            members.setdefault(equations.newest(row), []).append(name)
     measured = [name for names in members.values() for name in names]
     expected = headroom.expected(graph, stats, bits, measured, functions)
-    chosen: dict[int, float] = {}
-    for root, names in members.items():
+    chosen: dict[str, float] = {}
+    for number in sorted(members, key=equations.age):
+        names = members[number]
         clamps = [
             v.clamp[1] for v in (graph[n] for n in names) if v.clamp and math.isfinite(v.clamp[1]) and v.clamp[1] > 0
         ]
         reached = [clamp for clamp in clamps if max(stats[n].max for n in names) >= 0.98 * clamp]
         if reached and fewest == 8:
             step = reached[0] / (255.0 if free and all(n in free for n in names if graph[n].clamp) else 127.0)
-            chosen[root] = 2.0 ** math.ceil(math.log2(step)) / step
+            chosen[number] = 2.0 ** math.ceil(math.log2(step)) / step
             continue
-        rows = [
-            (
+        tensors = [
+            _Scaled(
                 Rounded(expected[n], saturated),
                 span(stats[n], fewest, graph[n].clamp, room=n not in quiet),
                 functions.get(n, ()),
                 n in free and fewest == 8,
+                _factor(equations.rows[n], chosen),
+                equations.rows[n][number],
             )
             for n in names
         ]
-        key = fewest, *((rounded.key, *rest) for rounded, *rest in rows)
-        chosen[root] = _filled(key, partial(_best_factor, rows, fewest))
-    factors = {name: chosen.get(int(ids[0]), 1.0) for name, ids in channels.ids.items()}
-    return scale(graph, {name: np.full(len(ids), factors[name]) for name, ids in channels.ids.items()}), factors
+        key = fewest, *((rounded.key, *rest) for rounded, *rest in tensors)
+        chosen[number] = _filled(key, partial(_best_factor, tensors, fewest))
+    factors = {name: _factor(row, chosen) for name, row in equations.rows.items()}
+    return scale(graph, {name: np.full(_width(graph[name]), factor) for name, factor in factors.items()}), factors
 
 
-def _best_factor(rows: Sequence[tuple[Rounded, Range, Sequence[Function], bool]], bits: int) -> float:
-    """The first of the factors that are best for all these tensors. rows: arguments of `_best_db`."""
+def _width(value: Value) -> int:
+    return value.shape[-1] if value.shape else 1
+
+
+def _factor(row: Row, chosen: Mapping[str, float]) -> float:
+    """Factor of a tensor, of the free ones that are chosen; others are 1."""
+    return math.prod(chosen.get(number, 1.0) ** share for number, share in row.items())
+
+
+class _Scaled(NamedTuple):
+    """A tensor that a free factor scales, to the power of share. factor: what it has besides."""
+
+    rounded: Rounded
+    limits: Range
+    functions: Sequence[Function]
+    free: bool
+    factor: float
+    share: float
+
+
+def _best_factor(tensors: Sequence[_Scaled], bits: int) -> float:
+    """The first of the factors that are best for all these tensors."""
     candidates = 2.0 ** (np.arange(STEPS) / STEPS)
-    gains = sum(
-        _best_db(rounded, limits, candidates, bits, functions, free) for rounded, limits, functions, free in rows
-    )
+    gains = sum(_best_db(x, x.factor * candidates**x.share, bits) for x in tensors)
     return float(candidates[int(np.argmax(gains))])
 
 
-def _best_db(
-    rounded: Rounded, limits: Range, factors: np.ndarray, bits: int, functions: Sequence[Function], free: bool
-) -> np.ndarray:
+def _best_db(x: _Scaled, factors: np.ndarray, bits: int) -> np.ndarray:
     """Quality of the best grid of the tensor times each factor [F]: its SQNR, or at 16 bits, which clip nothing, how
     fine it is.
-
-    free: it may have an origin.
     """
-    if free:
-        return offsets.filled_db(rounded, factors, functions)
-    tops = np.array([top_exponent(limits, bits, functions, rounded.stats, f) - math.log2(f) for f in factors])
+    if x.free:
+        return offsets.filled_db(x.rounded, factors, x.functions)
+    tops = np.array([top_exponent(x.limits, bits, x.functions, x.rounded.stats, f) - math.log2(f) for f in factors])
     if bits == 16:
         return -20 * math.log10(2) * tops
     steps = 2.0 ** (tops[:, None] - np.arange(3))
-    each = grid_sqnrs_db(rounded, steps.reshape(-1), np.zeros(steps.size), bits, functions)
+    each = grid_sqnrs_db(x.rounded, steps.reshape(-1), np.zeros(steps.size), bits, x.functions)
     return np.minimum(each.reshape(steps.shape).max(1), EXACT_DB)
 
 
@@ -145,16 +163,11 @@ def scale(graph: Graph, factors: Mapping[str, np.ndarray]) -> Graph:
     for node in graph.nodes:
         before, after = factors.get(node.inputs[0], identity), factors[node.outputs[0]]
         plain = np.all(before == 1) and np.all(after == 1)
-        if OPS[node.op].absorbs and not plain:
-            node, constants = OPS[node.op].with_factors(node, graph, before, float(after[0]))
-            values.update((value.name, value) for value in constants)
-        if plain or node.op not in (*WEIGHTED, "lookup"):
+        if plain or node.op not in WEIGHTED:
+            if not plain:
+                node, constants = OPS[node.op].with_factors(node, graph, before, after)
+                values.update((value.name, value) for value in constants)
             nodes.append(node)
-            continue
-        if node.op == "lookup":
-            p = node.params
-            p = replace(p, before=p.before / float(before[0]), after=p.after * float(after[0]))
-            nodes.append(replace(node, params=p))
             continue
         groups = groups_of(node)
         names = list(node.inputs)

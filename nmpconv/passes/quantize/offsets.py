@@ -40,6 +40,7 @@ from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.common.traits import Origins
 from nmpconv.passes.quantize import counted_padding, headroom, table_readers
+from nmpconv.passes.quantize.equations import ONE, Equations, Row, total
 from nmpconv.passes.quantize.exponents import padding
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said, contradiction
 
@@ -55,9 +56,6 @@ NARROW = 2.0**-16  # of the largest magnitude: a narrower range counts as this w
 EXACT_DB = 200.0  # stands for a tensor without error
 NUMBERS_KEPT = 4096  # free numbers: recipes and widths have many in common
 
-Row = dict[str, float]
-"""An origin as a sum of free numbers: its share of each, by name; that of ONE is its constant part."""
-ONE = ""
 _free_numbers = Recent[float](NUMBERS_KEPT)
 NEAR = 1e-9  # of the numbers in an equation: what their rounding may leave of 0
 
@@ -111,18 +109,16 @@ def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> d
     return {name: row for name, row in equations.rows.items() if row}
 
 
-class _Equations:
-    """rows: by activation. Every equation takes one of the free numbers away, the newest in it."""
+class _Equations(Equations):
+    """Equations of origins."""
 
     def __init__(self, graph: Graph, stats: Mapping[str, TensorStats] | None) -> None:
         """stats: None leaves case 2 out."""
-        self.rows: dict[str, Row] = {name: {} for name in graph.inputs}
-        self._age: dict[str, int] = {}
-        self._having: dict[str, dict[str, None]] = {}  # by free number: the activations whose rows it is in
+        super().__init__(graph.inputs)
         for node in graph.nodes:
             self._visit(node, graph)
         for name in graph.outputs:
-            self._zero(self.rows[name])
+            self.zero(self.rows[name])
         if stats is not None:
             self._fix(graph, stats)
 
@@ -131,8 +127,7 @@ class _Equations:
         makers, users = graph.producers(), graph.consumers()
         fixed = [name for node in graph.nodes for name in _fixed_operands(node, graph, stats, makers, users)]
         for number in [name for name in fixed if name in self.rows[name]]:
-            for name in self._having.pop(number):
-                self.rows[name].pop(number, None)
+            self.drop(number)
 
     def _visit(self, node: Node, graph: Graph) -> None:
         """Case 1."""
@@ -142,21 +137,20 @@ class _Equations:
         row: Row = {}
         if kind in (Origins.NONE, Origins.RESULT):
             for name in names:
-                self._zero(self.rows[name])
+                self.zero(self.rows[name])
         if kind is Origins.PRODUCT:
             for name in names[1:]:
-                self._zero(self.rows[name])
+                self.zero(self.rows[name])
         if kind in (Origins.ANY, Origins.RESULT, Origins.PRODUCT) and op.own_exponent(node, 8) is None:
-            self._age[out.name] = len(self._age)
-            row = {out.name: 1.0}
+            row = self.free(out.name)
         elif kind is Origins.ALIKE:
             for name in names[1:]:
-                self._zero(_sum(self.rows[names[0]], self.rows[name], -1.0))
+                self.zero(total(self.rows[names[0]], self.rows[name], -1.0))
             row = self.rows[names[0]]
         elif kind in (Origins.SUM, Origins.DIFFERENCE):
-            row = _sum(self.rows[node.inputs[0]], self.rows[node.inputs[1]], 1.0 if kind is Origins.SUM else -1.0)
+            row = total(self.rows[node.inputs[0]], self.rows[node.inputs[1]], 1.0 if kind is Origins.SUM else -1.0)
         for name in node.outputs:
-            self._set(name, row)
+            self.set(name, row)
 
     def choose(self, rules: Mapping[str, Said]) -> None:
         """Origins by name. InputError for what cannot be; what a pattern says gives way."""
@@ -165,7 +159,7 @@ class _Equations:
         for name in sorted(able, key=lambda name: not rules[name].exact):
             rule, row = rules[name], self.rows[name]
             if row.keys() - {ONE}:
-                self._zero(_sum(row, {ONE: rule.value}, -1.0))
+                self.zero(total(row, {ONE: rule.value}, -1.0))
                 done.append(name)
             elif rule.exact and abs(row.get(ONE, 0.0) - rule.value) > NEAR * max(1.0, abs(rule.value)):
                 tied = next((other for other in done if able[other] & able[name]), None)
@@ -173,29 +167,6 @@ class _Equations:
                     raise contradiction("origin", rules[tied], rule, f"; {tied!r} and {name!r} are tied to each other")
                 why = "an op beside it, or its being an input or an output, leaves no room for one"
                 raise InputError(f"{name!r} cannot have the origin {rule.value}: {why}", where=rule.place)
-
-    def _zero(self, row: Row) -> None:
-        """The sum is 0 from now on."""
-        if not row:
-            return
-        newest = max(row.keys() - {ONE}, key=self._age.__getitem__)
-        rest = {name: -share / row[newest] for name, share in row.items() if name != newest}
-        for name in list(self._having[newest]):
-            other = self.rows[name]
-            self._set(name, _sum({n: s for n, s in other.items() if n != newest}, rest, other[newest]))
-
-    def _set(self, name: str, row: Row) -> None:
-        for gone in self.rows.get(name, {}).keys() - row.keys():
-            self._having[gone].pop(name, None)
-        for number in row:
-            self._having.setdefault(number, {})[name] = None
-        self.rows[name] = row
-
-
-def _sum(a: Row, b: Row, times: float) -> Row:
-    """a + times * b."""
-    total = {name: a.get(name, 0.0) + times * b.get(name, 0.0) for name in (*a, *b)}
-    return {name: share for name, share in total.items() if share}
 
 
 def _fixed_operands(

@@ -1,0 +1,65 @@
+"""Linear equations of a number of each activation: its row says how it follows from the numbers that are free.
+
+Every equation takes one of the free numbers away, the newest in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Row = dict[str, float]
+"""A sum: the share of each free number, by name, and under ONE a constant."""
+
+ONE = ""
+
+
+class Equations:
+    """rows: by activation."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """names: of those whose number is 0, as inputs'."""
+        self.rows: dict[str, Row] = {name: {} for name in names}
+        self._age: dict[str, int] = {}
+        self._having: dict[str, dict[str, None]] = {}  # by free number: the activations whose rows it is in
+
+    def free(self, name: str) -> Row:
+        """A new free number, as a row."""
+        self._age[name] = len(self._age)
+        return {name: 1.0}
+
+    def age(self, number: str) -> int:
+        """Number of free numbers that came before this one."""
+        return self._age[number]
+
+    def newest(self, row: Row) -> str:
+        """The free number of the row that came last."""
+        return max(row.keys() - {ONE}, key=self.age)
+
+    def zero(self, row: Row) -> None:
+        """The sum is 0 from now on."""
+        if not row:
+            return
+        newest = self.newest(row)
+        rest = {name: -share / row[newest] for name, share in row.items() if name != newest}
+        for name in list(self._having[newest]):
+            other = self.rows[name]
+            self.set(name, total({n: s for n, s in other.items() if n != newest}, rest, other[newest]))
+
+    def set(self, name: str, row: Row) -> None:
+        """The number of an activation is this sum."""
+        for gone in self.rows.get(name, {}).keys() - row.keys():
+            self._having[gone].pop(name, None)
+        for number in row:
+            self._having.setdefault(number, {})[name] = None
+        self.rows[name] = row
+
+    def drop(self, number: str) -> None:
+        """A free number is 0, and gone from all rows."""
+        for name in self._having.pop(number):
+            self.rows[name].pop(number, None)
+
+
+def total(a: Row, b: Row, times: float) -> Row:
+    """a + times * b."""
+    shares = {name: a.get(name, 0.0) + times * b.get(name, 0.0) for name in (*a, *b)}
+    return {name: share for name, share in shares.items() if share}
