@@ -8,10 +8,11 @@ the model have 8 bits where these hold their type, else 16. At 8 bits, 16 are us
 2. the graph's outputs, and what reaches an output only through ops of a head (`Op.head`): data movement, Resize,
    Sigmoid, Softmax, ArgMax;
 3. tensors with one position (a 1x1 plane, a vector).
-4. squares (a tensor times itself), their pools, the tables after those, and element-wise results of such tensors alone,
-   such as decibels above the smallest: 8 bits do not hold squares. The same goes for an input that an op squares itself
-   (`Op.squares_input`), and for the tensors between it and a graph input that is not an image, if only layers lie
-   between. Places in another tensor (`Op.places`): 8 bits do not hold parts of a pixel.
+4. squares (a tensor times itself, moved perhaps, as in a Gram matrix), their pools, the tables after those, and
+   element-wise results of such tensors alone, such as decibels above the smallest: 8 bits do not hold squares. The
+   same goes for an input that an op squares itself (`Op.squares_input`), and for the tensors between it and a graph
+   input that is not an image, if only layers lie between. Places in another tensor (`Op.places`): 8 bits do not hold
+   parts of a pixel.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 
 A width that was chosen by name goes before all of these.
@@ -26,6 +27,7 @@ from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.common.traits import Factors
 from nmpconv.passes.bounds import whole
 from nmpconv.passes.quantize.overrides import Choices
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -80,12 +82,18 @@ def too_fine(graph: Graph) -> set[str]:
 def holding_squares(graph: Graph) -> set[str]:
     """Names of tensors that hold squares, or means or functions of squares."""
     squares: set[str] = set()
+    sources: dict[str, str] = {}  # of what is moved
     for node in graph.nodes:
         op, out = OPS[node.op], graph[node.outputs[0]]
         computed = [name for name in node.inputs if not graph[name].is_const]
+        if op.grid == "same" and len(computed) == 1:
+            sources[out.name] = sources.get(computed[0], computed[0])
+        of = {sources.get(name, name) for name in computed}
+        product = op.tensor_factors(node.params, graph.ins(node), out) is Factors.PRODUCT
+        itself = product and len(node.inputs) == len(computed) and len(of) == 1
         whole = [name for name in computed if op.grid == "same" or graph[name].size == out.size]
         passes_on = (op.elementwise or op.grid == "same") and whole and squares.issuperset(whole)
-        if passes_on or op.squares(node, [name in squares for name in node.inputs]):
+        if passes_on or itself or op.squares(node, [name in squares for name in node.inputs]):
             squares.update(node.outputs)
     return squares
 
