@@ -20,7 +20,8 @@ def fold(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opset: int) 
 
     What the model computes in float16 or bfloat16 is computed in float32, as all that is not constant will be.
     Those of `_OWN` are computed here, since that implementation does not agree with onnxruntime about them: before
-    opset 14 it normalizes by statistics of the batch, and its LRN adds up other channels.
+    opset 14 it normalizes by statistics of the batch, its LRN adds up other channels, and its GatherElements fails
+    where there are fewer indices than elements along the axis.
     """
     feeds = {name: single_array(constants[name]) for name in node.input if name}
     if node.op_type == "CumSum":  # exporters give the axis as a list of one, which onnxruntime takes
@@ -84,7 +85,16 @@ def _lrn(node: OnnxNode, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [x / (node.number("bias", 1.0) + node.number("alpha", 1e-4) / size * total) ** node.number("beta", 0.75)]
 
 
+def _gather_elements(node: OnnxNode, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """data at the place of each index, but along an axis at the index. Source: ONNX, GatherElements-13."""
+    data, indices = inputs
+    places = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
+    places[node.axis(node.integer("axis", 0), data.ndim)] = indices
+    return [data[tuple(places)]]
+
+
 _OWN: Mapping[str, Callable[[OnnxNode, Sequence[np.ndarray]], list[np.ndarray]]] = {
     "BatchNormalization": _batch_norm,
+    "GatherElements": _gather_elements,
     "LRN": _lrn,
 }

@@ -96,12 +96,12 @@ class Importer(GraphBuilder):
         """Note the types of the outputs, and let those that could not be computed stand for themselves, so that the
         nodes after them can be checked.
 
-        An output that was computed, and of which ONNX says nothing, has the type of the first input; one that was not
-        has a type that is not known.
+        An output that was computed, and of which ONNX says nothing, has the type that its expansion gave it, or that
+        of the first input; one that was not has a type that is not known.
         """
         like = next((self.tensor(name).element for name in node.input if name), 0)
         for name in node.output:
-            tensor = types.get(name, TensorType(like if self.knows(name) else 0, None))
+            tensor = types.get(name, TensorType(self._elements.get(name, like) if self.knows(name) else 0, None))
             self._elements[name] = tensor.element
             if name and not self.knows(name):
                 whole = tensor.shape is not None and all(size > 0 for size in tensor.shape)

@@ -10,8 +10,10 @@ from nmpconv.frontend.tflite.onnx_writer import DOMAIN
 _QCDQ = "an export with QuantizeLinear, Clip and DequantizeLinear (Brevitas: export_onnx_qcdq)"
 _KERAS = "a .tflite file: model.export('m.tflite', format='litert') keeps Keras's convolutions with groups"
 _OPTIMIZED = "an export without onnxruntime's optimizer"
+_BLOCKED = f"{_OPTIMIZED}, or with ORT_ENABLE_EXTENDED: this one is for one kind of CPU"
 _HINTS = {
-    **dict.fromkeys(("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"), _OPTIMIZED),
+    "com.microsoft": _OPTIMIZED,
+    **dict.fromkeys(("com.microsoft.nchwc", "com.ms.internal.nhwc"), _BLOCKED),
     **dict.fromkeys(("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas"), _QCDQ),
     "ai.onnx.ml": "a cut before it: trees, tables and texts are for the host",
 }

@@ -36,6 +36,12 @@ OPERATORS = [
         "a .tflite file: model.export('m.tflite', format='litert') keeps Keras's convolutions with groups",
     ),
     ("NGramRepeatBlock", "com.microsoft", "nmpconv has no such op", "an export without onnxruntime's optimizer"),
+    (
+        "ReorderInput",
+        "com.microsoft.nchwc",
+        "nmpconv has no such op",
+        "an export without onnxruntime's optimizer, or with ORT_ENABLE_EXTENDED: this one is for one kind of CPU",
+    ),
     ("MatMulBnb4", "com.microsoft", "nmpconv has no such op", "the float model: nmpconv quantizes weights itself"),
     ("Inverse", "com.microsoft", "nmpconv has no such op", ""),
     (

@@ -16,6 +16,13 @@ CASES = [
         13,
         "(float[1,4,9,3] x, float[1,2,9,3] z) => (y) { i = ArgMax<axis=3>(z) y = GatherElements<axis=1>(x, i) }",
     ),
+    (  # the segments of transformers' BERT: a part of a buffer, by places
+        "GatherElements/constants/fewer",
+        13,
+        "(float[1,5,8] x) => (y) <float[3,9] t, int64[2,5] i = {0,-2,4,1,1,8,7,6,5,3}, int64[2,3] s = {0,0,0,0,0,1}> "
+        "{ a = GatherElements<axis=1>(t, i) b = GatherElements<axis=0>(a, s) "
+        "c = ReduceSum(a) d = ReduceSum(b) e = Add(c, d) y = Add(x, e) }",
+    ),
     (
         "GatherElements/boxes",
         13,
