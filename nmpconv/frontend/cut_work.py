@@ -53,7 +53,7 @@ def _paths(graph: onnx.GraphProto, tensor: Known) -> tuple[int, int]:
 
 def _macs(node: onnx.NodeProto, tensor: Known) -> int:
     """Multiply-accumulates of convolutions and matrix products; each weight counts once where the result's shape is not
-    known. Of graphs inside of a node, the largest, once."""
+    known, and all as one where their own is not. Of graphs inside of a node, the largest, once."""
     graphs = subgraphs(node)
     if graphs:
         return max(_inner_macs(graph, tensor) for graph in graphs)
@@ -61,7 +61,7 @@ def _macs(node: onnx.NodeProto, tensor: Known) -> int:
         return 0
     x, w, y = (tensor(name).shape for name in (node.input[0], node.input[1], node.output[0]))
     if w is None:
-        return 0
+        return 1
     if node.op_type == "ConvTranspose":
         return prod(w) if x is None else prod(x) * prod(w[1:])
     if x is None or y is None:

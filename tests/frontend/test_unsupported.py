@@ -339,6 +339,15 @@ def test_the_work_that_a_cut_leaves(tmp_path):
         load(tmp_path / "m.onnx")
 
 
+def test_a_cut_that_leaves_all_products_to_the_host_is_not_offered(tmp_path):
+    """Not even the shapes of the weights are known."""
+    text = "(float[1,4] x) => (y) { a = Neg(x) b = NonZero(a) c = Cast<to=1>(b) y = MatMul(a, c) }"
+    build(text, 13, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModel) as caught:
+        load(tmp_path / "m.onnx")
+    assert caught.value.hint == ""
+
+
 def test_the_optimizers_ops_say_so(tmp_path):
     text = "(float[1,4] x) => (y) { a = Relu(x) y = com.microsoft.Twirl(a) }"
     build(text, 13, tmp_path / "model.onnx", ', "com.microsoft" : 1')

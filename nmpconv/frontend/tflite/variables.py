@@ -65,7 +65,8 @@ class Variables:
             self._writer.share(number, self._now[variable])
             return
         if variable not in self._assigned:
-            raise Unsupported(f"nothing is assigned to variable '{variable}'", hint="a constant")
+            hint = "a constant, as TFLiteConverter.from_keras_model and from_saved_model write it"
+            raise Unsupported(f"nothing is assigned to variable '{variable}'", hint=hint)
         start = self._starts.get(variable, np.zeros(1))
         if start is None or np.any(start):
             numbers = "what is computed" if start is None else "other numbers than 0"
