@@ -126,3 +126,25 @@ def test_a_table_of_exponentials_tells_its_factor(bits: int, before: float) -> N
     found = OPS["softmax"].restored(node, known)
     assert found is not None
     assert found.params.before == pytest.approx(before, rel=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_moved_counts_once(seed: int) -> None:
+    """Queries and what is made of them have the factor that they would have without moves in between."""
+    chosen = []
+    for moves in ("", "tuvz"):
+        net = Net(seed)
+        net.input("x", 1, 6, 8)
+        net.dense("x", "k", 8)
+        net.op("softmax", "k", "w", axis=2)
+        net.dense("x", "a", 8)
+        moved = "a"
+        for name in moves:
+            net.op("transpose", moved, name, perm=(0, 2, 1))
+            moved = name
+        net.op("batch_matmul", f"w {moved}", "o")
+        net.dense("o", "y", 2)
+        graph = net.graph("y")
+        found = equalize.fill(graph, observed(graph, feeds(graph)), in_bits(graph, 8))[1]
+        chosen.append((found["a"], found["o"]))
+    assert chosen[0] == chosen[1]

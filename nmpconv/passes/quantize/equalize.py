@@ -27,6 +27,7 @@ from nmpconv.ops.common.weighted import groups_of
 from nmpconv.passes.quantize import compressed, headroom, offsets, table_readers, tensor_factors
 from nmpconv.passes.quantize.balance import Balance, fewest_bits
 from nmpconv.passes.quantize.equations import Row
+from nmpconv.passes.rewrite import MOVES
 
 STEPS = 16  # candidates of the fill factor in [1, 2)
 EXACT_DB = 200.0  # stands for a tensor without error
@@ -76,8 +77,9 @@ def fill(
     fewest = fewest_bits(graph, bits)
     functions, quiet = table_readers.after(graph), compressed.tensors(graph)
     members: dict[str, list[str]] = {}
+    moved = {out for node in graph.nodes if node.op in MOVES for out in node.outputs}  # counts once
     for name, row in equations.rows.items():
-        if row and bits[name] == fewest and stats[name].peak > 0:
+        if row and bits[name] == fewest and stats[name].peak > 0 and name not in moved:
             members.setdefault(equations.newest(row), []).append(name)
     measured = [name for names in members.values() for name in names]
     expected = headroom.expected(graph, stats, bits, measured, functions)
