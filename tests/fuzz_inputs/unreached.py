@@ -84,9 +84,6 @@ BRANCHES: dict[str, dict[str, str]] = {
         "never true: !found;) {": FIXED,
         "never false: !found;) {": FIXED,
     },
-    "ops/common/strided.c": {
-        "never false: default:": FIXED,
-    },
     "ops/common/weighted.c": {
         "never true: scratch + bytes <= op->scratch_room) {": ROOM,
         "never true: NMP_REQUIRE_BUILT(NMP_WIDE_WEIGHT(w->bits) == (w->bits == 16), "
