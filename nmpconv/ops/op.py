@@ -259,9 +259,11 @@ class Op:
         """The node that makes y [C] times the output of its first operand times x [C], and its new constants in
         float32.
 
-        The default is for Factors.ALIKE and products: constants among the operands of the former are scaled, too.
+        The default is for Factors.ALIKE and products: constants among the operands of the former are scaled, too, by
+        one factor of all channels. Where channels have factors of their own, those of constants have none.
         """
         alike = self.tensor_factors(node.params, graph.ins(node), graph[node.outputs[0]]) is Factors.ALIKE
+        alike = alike and bool(np.all(y == y[0]))
         scaled = {
             i: (f"operand{i}", v.data.astype(np.float64) * y[0])
             for i, v in enumerate(graph.ins(node))

@@ -103,7 +103,7 @@ class Softmax(AlongAxis):
         return replace(node, params=replace(node.params, before=node.params.before / float(x[0]))), []
 
     def quantize(self, node: Node, graph: Graph) -> tuple[Node, list[Value]]:
-        """The table of exp(-d * 2^e_x) * 2^30: for int8 all d; for int16 d = 0..255 and then its multiples of 256.
+        """The table of exp(-before * d * 2^e_x) * 2^30: for int8 all d; for int16 d = 0..255 and then 256 times those.
 
         A result is off by half a step of y and at most (n + 1) * 2^-29 for an axis of n, as E is within 2^-30 of
         the exponential (int16: 2^-29).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -148,3 +149,38 @@ def test_what_is_moved_counts_once(seed: int) -> None:
         found = equalize.fill(graph, observed(graph, feeds(graph)), in_bits(graph, 8))[1]
         chosen.append((found["a"], found["o"]))
     assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_channels_beside_constants_of_a_concat_keep_the_function(seed: int) -> None:
+    """The constant is in the middle; its channels have no factor."""
+    net = Net(seed)
+    net.input("x", 1, 4, 4, 3)
+    net.conv("x", "a", 2)
+    net.conv("x", "b", 1)
+    net.op("concat", f"a {net.const('k', np.ones((1, 4, 4, 3)))} b", "c", axis=3)
+    net.conv("c", "d", 4)
+    net.conv("d", "y", 2)
+    graph = net.graph("y")
+    images = feeds(graph)
+    after, factors = equalize.vector(graph, observed(graph, images), in_bits(graph, 8))
+    assert np.any(factors["a"] != 1)
+    assert closeness(graph, after, images) > SAME_DB
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_reached_clip_of_a_product_is_the_end_of_the_grid(seed: int) -> None:
+    """The product has the factors of both operands, one of which has a clip of its own."""
+    net = Net(seed)
+    net.input("x", 1, 4, 4, 3)
+    net.conv("x", "a", 4)
+    net.conv("x", "h", 4)
+    net.op("mul", "h a", "m")
+    net.conv("m", "y", 2)
+    graph = net.graph("y")
+    graph = graph.with_values(replace(graph["h"], clamp=(0.0, 6.0)), replace(graph["m"], clamp=(0.0, 0.5)))
+    after, _ = equalize.fill(graph, observed(graph, feeds(graph)), in_bits(graph, 8))
+    clip = after["m"].clamp
+    assert clip is not None
+    steps = math.log2(clip[1] / 127)
+    assert steps == pytest.approx(round(steps), abs=1e-6)

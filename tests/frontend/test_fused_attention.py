@@ -75,6 +75,13 @@ def test_equals_onnxruntime(text: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
 
 
+def test_causal_scores_are_square(tmp_path: Path) -> None:
+    text = f"{SIDES}) => (y) {{ y = com.microsoft.MultiHeadAttention<num_heads=2,unidirectional=1>(q, k, v) }}"
+    build(text, 17, tmp_path / "m.onnx", CONTRIB)
+    with pytest.raises(UnsupportedModel, match="unidirectional with 5 queries and 6 keys; instead: as many of both"):
+        load(tmp_path / "m.onnx")
+
+
 def test_a_past_is_refused(tmp_path: Path) -> None:
     text = (
         f"{TOKENS}, float[2,1,2,3,4] p) => (y) <{WEIGHTS}> {{ y = com.microsoft.Attention<num_heads=2>(x, w, b, , p) }}"

@@ -71,7 +71,9 @@ def _attend(node: OnnxNode, body: Body, sides: Sequence[str], mask: int, scores:
     if node.input(mask):
         logits = body("Add", logits, body("Mul", body("Sub", 1.0, _kept(node, body, mask, keys)), hidden))
     if node.integer("unidirectional", 0):
-        later = np.triu(np.ones((queries, keys), np.float32), 1 + keys - queries)
+        if queries != keys:
+            raise Unsupported(f"unidirectional with {queries} queries and {keys} keys", hint="as many of both")
+        later = np.triu(np.ones((queries, keys), np.float32), 1)
         logits = body("Add", logits, later * np.float32(hidden))
     y = body("Transpose", body("MatMul", body("Softmax", logits, axis=-1), v), perm=[0, 2, 1, 3])
     body("Reshape", y, np.array([0, 0, sizes[2]]), output=node.outputs[0])
@@ -87,7 +89,7 @@ def _kept(node: OnnxNode, body: Body, index: int, keys: int) -> str:
         return body("Reshape", body("Cast", within, to=TensorProto.FLOAT), np.array([1, 1, 1, keys]))
     if len(shape) not in (2, 3) or shape[-1] != keys:
         raise Unsupported(f"a mask of shape {list(shape)}", hint=f"[1], [1, {keys}] or [1, queries, {keys}]")
-    spread = [1, 1, *(shape[1:] if len(shape) == 3 else (1, keys))]
+    spread = [shape[0], 1, *(shape[1:] if len(shape) == 3 else (1, keys))]
     return body("Reshape", body("Cast", name, to=TensorProto.FLOAT), np.array(spread))
 
 

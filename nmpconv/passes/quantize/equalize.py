@@ -86,13 +86,12 @@ def fill(
     chosen: dict[str, float] = {}
     for number in sorted(members, key=equations.age):
         names = members[number]
-        clamps = [
-            v.clamp[1] for v in (graph[n] for n in names) if v.clamp and math.isfinite(v.clamp[1]) and v.clamp[1] > 0
-        ]
-        reached = [clamp for clamp in clamps if max(stats[n].max for n in names) >= 0.98 * clamp]
+        reached = [(n, clip) for n in names if (clip := _reached_clip(graph[n], stats[n]))]
         if reached and fewest == 8:
-            step = reached[0] / (255.0 if free and all(n in free for n in names if graph[n].clamp) else 127.0)
-            chosen[number] = 2.0 ** math.ceil(math.log2(step)) / step
+            row, clip = equations.rows[reached[0][0]], reached[0][1]
+            most = 255.0 if free and all(n in free for n in names if graph[n].clamp) else 127.0
+            step = clip * _factor(row, chosen) / most
+            chosen[number] = (2.0 ** math.ceil(math.log2(step)) / step) ** (1 / row[number])
             continue
         tensors = [
             _Scaled(
@@ -109,6 +108,12 @@ def fill(
         chosen[number] = _filled(key, partial(_best_factor, tensors, fewest))
     factors = {name: _factor(row, chosen) for name, row in equations.rows.items()}
     return scale(graph, {name: np.full(_width(graph[name]), factor) for name, factor in factors.items()}), factors
+
+
+def _reached_clip(value: Value, stats: TensorStats) -> float:
+    """Returns the finite upper clamp above 0 that its samples reach; 0 where there is none."""
+    clip = value.clamp[1] if value.clamp else 0.0
+    return clip if 0 < clip < math.inf and stats.max >= 0.98 * clip else 0.0
 
 
 def _width(value: Value) -> int:

@@ -11,6 +11,7 @@ Row = dict[str, float]
 """A sum: the share of each free number, by name, and under ONE a constant."""
 
 ONE = ""
+ROUNDED = 1e-12  # what is left of shares that cancel out
 
 
 class Equations:
@@ -62,4 +63,4 @@ class Equations:
 def total(a: Row, b: Row, times: float) -> Row:
     """a + times * b."""
     shares = {name: a.get(name, 0.0) + times * b.get(name, 0.0) for name in (*a, *b)}
-    return {name: share for name, share in shares.items() if share}
+    return {name: share for name, share in shares.items() if abs(share) > (0.0 if name == ONE else ROUNDED)}

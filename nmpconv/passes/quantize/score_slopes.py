@@ -43,8 +43,9 @@ def by_layer(graph: Graph) -> Mapping[str, Weights]:
         functions = [f for f in tables.get(out, ()) if isinstance(f, LookupParams) and _is_sigmoid(f)]
         if functions and len(functions) == len(tables[out]):
             weights[out] = partial(_of_tables, functions)
-        elif size := _softmax_size(graph, out):
-            weights[out] = partial(_of_softmax, size)
+        elif (softmax := _softmax(graph, out)) is not None:
+            size = graph[softmax.inputs[0]].shape[-1]
+            weights[out] = partial(_of_softmax, size, softmax.params.before)
     return weights
 
 
@@ -65,21 +66,21 @@ def _is_sigmoid(table: LookupParams) -> bool:
     return any(name == "sigmoid" for name, *_ in table.steps())
 
 
-def _softmax_size(graph: Graph, name: str) -> int:
-    """Number of channels of a layer that a Softmax takes together; 0 where case 2 does not hold."""
+def _softmax(graph: Graph, name: str) -> Node | None:
+    """The Softmax that takes channels of a layer together; None where case 2 does not hold."""
     channels, users = graph[name].shape[-1], graph.consumers()
     while True:
         readers = users[name]
         if len(readers) != 1 or name in graph.outputs:
-            return 0
+            return None
         (node,) = readers
         shape = graph[name].shape
         if node.op == "softmax":
             size = shape[-1]
             along = node.params.axis in (-1, len(shape) - 1)
-            return size if along and channels % size == 0 and graph[name].size > size else 0
+            return node if along and channels % size == 0 and graph[name].size > size else None
         if not _keeps_channels(graph, node):
-            return 0
+            return None
         name = node.outputs[0]
 
 
@@ -99,8 +100,8 @@ def _of_tables(tables: list[LookupParams], rows: np.ndarray) -> np.ndarray:
     return _with_prior(slopes)
 
 
-def _of_softmax(size: int, rows: np.ndarray) -> np.ndarray:
-    x = rows.astype(np.float64).reshape(len(rows), -1, size)
+def _of_softmax(size: int, before: float, rows: np.ndarray) -> np.ndarray:
+    x = before * rows.astype(np.float64).reshape(len(rows), -1, size)
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     p = e / e.sum(axis=-1, keepdims=True)
     return _with_prior(np.square(p * (1 - p) / STEEPEST).reshape(rows.shape))

@@ -31,6 +31,7 @@ from nmpconv.ops.common.traits import Factors
 from nmpconv.passes.bounds import whole
 from nmpconv.passes.quantize.overrides import Choices
 from nmpconv.passes.quantize.shared_grids import grid_groups
+from nmpconv.passes.rewrite import MOVES
 
 
 def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
@@ -86,7 +87,7 @@ def holding_squares(graph: Graph) -> set[str]:
     for node in graph.nodes:
         op, out = OPS[node.op], graph[node.outputs[0]]
         computed = [name for name in node.inputs if not graph[name].is_const]
-        if op.grid == "same" and len(computed) == 1:
+        if node.op in MOVES:
             sources[out.name] = sources.get(computed[0], computed[0])
         of = {sources.get(name, name) for name in computed}
         product = op.tensor_factors(node.params, graph.ins(node), out) is Factors.PRODUCT
