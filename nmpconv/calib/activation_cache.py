@@ -126,17 +126,17 @@ def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Se
 
     def places(image: int, size: int) -> list[tuple[int, slice, np.ndarray]]:
         """Rows of an image in tensors of a size: which table they are in, where, and their positions."""
-        found = []
+        shares = []
         for table, part in enumerate(parts):
             if image in part:
                 at, i = spread(len(part), size, limit), part.index(image)
                 rows = slice(*np.searchsorted(at.images, (i, i + 1)).tolist())
-                found.append((table, rows, at.positions[rows]))
-        return found
+                shares.append((table, rows, at.positions[rows]))
+        return shares
 
     def run(image: int) -> None:
         by_size = {size: places(image, size) for size in {*sizes.values()}}
-        positions = {size: np.concatenate([at for *_, at in found]) for size, found in by_size.items()}
+        positions = {size: np.concatenate([at for *_, at in shares]) for size, shares in by_size.items()}
         at = {pre: positions[sizes[name]] for name, pre in before.items()}
         for name, values in zip(before, engine.rows(feeds[image], at), strict=True):
             start = 0

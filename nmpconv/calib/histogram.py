@@ -102,11 +102,13 @@ class Histogram:
         """Histogram of the values times a factor > 0, taking them as spread evenly within their bins."""
         if factor == 1 or not self.used.size:
             return self
-        old = self.edges(np.arange(BINS + 1)) * factor
-        peak = max(-old[self.used[0]], old[self.used[-1] + 1])
-        result = Histogram(int(np.frexp(peak)[1]), self.zeros)
-        below = np.interp(result.edges(np.arange(BINS + 1)), old, np.append(0, np.cumsum(self.counts)))
-        return Histogram(result.exponent, self.zeros, np.diff(np.rint(below).astype(np.int64)))
+        first, last = int(self.used[0]), int(self.used[-1]) + 1
+        old = self.edges(np.arange(first, last + 1)) * factor
+        result = Histogram(int(np.frexp(max(-old[0], old[-1]))[1]), self.zeros, np.zeros(BINS, np.int64))
+        low, high = math.floor(old[0] / result.width) + HALF, math.ceil(old[-1] / result.width) + HALF
+        below = np.interp(result.edges(np.arange(low, high + 1)), old, np.append(0, np.cumsum(self.counts[first:last])))
+        result.counts[low:high] = np.diff(np.rint(below).astype(np.int64))
+        return result
 
     def clipped(self, lo: float, hi: float) -> Histogram:
         """Histogram of the values clipped to [lo, hi], with a range that holds both ends."""

@@ -119,6 +119,7 @@ def test_small_samples_are_measured_together(monkeypatch: pytest.MonkeyPatch) ->
     whole = observe(FloatEngine(graph(), ["x"]), feeds)
     assert asked == [5]
     monkeypatch.setattr(observers, "VALUES", 2 * X.size)
+    monkeypatch.setattr(observers, "EACH", 1)
     parts = observe(FloatEngine(graph(), ["x"]), feeds)
     assert sorted(asked) == [1, 2, 2, 5]
     assert np.array_equal(whole["x"].histogram.counts, parts["x"].histogram.counts)
