@@ -30,7 +30,9 @@ _EXPORTED = (
     "WordConvEmbedding",
 )
 
+_KERNELS = "a linear model or a small network: kernels over support vectors are for the host"
 _BY_NAME = {
+    **dict.fromkeys(("ai.onnx.ml.SVMClassifier", "ai.onnx.ml.SVMRegressor"), _KERNELS),
     "ai.onnx.ml.Imputer": "a model without it, and missing numbers filled in before: integers have no NaN",
 }
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")  # of TensorFlow's functions, in tf2onnx's files

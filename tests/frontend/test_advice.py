@@ -56,6 +56,12 @@ OPERATORS = [
         "nmpconv has no such op",
         "a model without it, and missing numbers filled in before: integers have no NaN",
     ),
+    (
+        "SVMRegressor",
+        "ai.onnx.ml",
+        "nmpconv has no such op",
+        "a linear model or a small network: kernels over support vectors are for the host",
+    ),
     ("Thing", "my.ops", "nmpconv has no such op", "ONNX's own operators in place of those of my.ops"),
 ]
 
