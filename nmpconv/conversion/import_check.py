@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from nmpconv.calib.original_model import original
 from nmpconv.calib.parity import Parity
 from nmpconv.conversion.options import Options
 from nmpconv.data.samples import Samples, graph_input, model_input, spread
-from nmpconv.errors import VerifyError
+from nmpconv.errors import InputError, VerifyError
 from nmpconv.frontend.read import read
 from nmpconv.ir import Graph
 
@@ -39,6 +39,7 @@ def compared(
     except EngineRefused as error:
         return f"not compared with the ONNX model: {error.message}"
     if not comparison.holds:
+        _refuse_fractions(graph, pairs, model)
         cut = f"; --outputs {','.join(comparison.before)} leaves that to the host" if comparison.before else ""
         raise VerifyError(
             f"the float graph is another function than the model: {comparison}; they part at {comparison.parts}",
@@ -46,6 +47,17 @@ def compared(
             hint=f"this is a bug of nmpconv, please report it with the model{cut}",
         )
     return comparison
+
+
+def _refuse_fractions(graph: Graph, pairs: Sequence[parity.Pair], model: Path) -> None:
+    """InputError where samples for an input of integers have fractions, which only the graph keeps."""
+    for name, dtype in graph.plain_ports().items():
+        if any(name in theirs and np.any(theirs[name] % 1) for theirs, _ in pairs):
+            raise InputError(
+                f"input '{name}' is {dtype}, and its samples have fractions",
+                where=str(model),
+                hint="integers, as the model takes them: x / scale + zero point, rounded",
+            )
 
 
 def pairs_of(
