@@ -83,3 +83,15 @@ def test_memory_does_not_grow_with_channels() -> None:
     tracemalloc.stop()
     assert peak < 100_000
     assert (x.lo.shape, x.lo.min(), x.hi.max()) == ((1 << 19,), -7, 9)
+
+
+def test_memory_does_not_grow_with_pixels_of_a_pool() -> None:
+    net = Net(grid=grid(8, E))
+    net.input("x", 1, 4, 1 << 20, 2, quant=grid(8, E, lo=-7, hi=9))
+    net.op("average_pool", "x", "y", kernel_h=2, kernel_w=2, stride_h=2, stride_w=2)
+    tracemalloc.start()
+    y = intervals.run(net.graph("y"))["y"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+    assert (y.lo.tolist(), y.hi.tolist()) == ([-128, -128], [127, 127])

@@ -5,13 +5,14 @@ Interval arithmetic. Channels are the last axis.
 1. The ops' own references at the corners where the extremes are (`Op.corners`). Elementwise ops are alike along the
    other axes, but for those of constants: one place of these tells all.
 2. Sums of products have each factor at the bound that its weight's sign asks for; padding is one of the factors.
-3. Anything else: the output's clip range.
+3. Anything else, and more numbers than MOST: the output's clip range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.common.accumulate import weight_shifts
 from nmpconv.ops.common.weighted import groups_of
 from nmpconv.ops.op import QArray, quant_of
+
+MOST = 1 << 22  # numbers of a tensor that a reference is run on
 
 
 class Interval(NamedTuple):
@@ -49,9 +52,10 @@ def of_node(graph: Graph, node: Node, intervals: Mapping[str, Interval]) -> Inte
     out = graph[node.outputs[0]]
     if node.op in WEIGHTED:
         return _weighted(graph, node, intervals[node.inputs[0]])
-    results = [_reference(graph, node, intervals, corner) for corner in OPS[node.op].corners(len(node.inputs))]
-    if not results:
+    corners, alike = OPS[node.op].corners(len(node.inputs)), _alike(graph, node)
+    if not corners or max(prod(_places(value.shape, alike)) for value in (*graph.ins(node), out)) > MOST:
         return of_grid(out)
+    results = [_reference(graph, node, intervals, corner, alike) for corner in corners]
     return Interval(np.min([r.min(axis=0) for r in results], axis=0), np.max([r.max(axis=0) for r in results], axis=0))
 
 
@@ -61,10 +65,11 @@ def of_grid(value: Value) -> Interval:
     return Interval(*(np.broadcast_to(np.int64(bound), channels) for bound in (quant.lo, quant.hi)))
 
 
-def _reference(graph: Graph, node: Node, intervals: Mapping[str, Interval], corner: Sequence[int]) -> np.ndarray:
-    """Runs the op on each input's bound number 0 (lo) or 1 (hi): int64 [elements / C, C]."""
+def _reference(
+    graph: Graph, node: Node, intervals: Mapping[str, Interval], corner: Sequence[int], alike: Collection[int]
+) -> np.ndarray:
+    """Runs the op on each input's bound number 0 (lo) or 1 (hi): int64 [elements / C, C]. alike: see `_alike`."""
     inputs, out = [], graph[node.outputs[0]]
-    alike = _alike(graph, node)
     for value, side in zip(graph.ins(node), corner, strict=True):
         quant = quant_of(value)
         q = value.data
