@@ -348,7 +348,7 @@ def test_outputs(made: Callable[..., Result]) -> None:
 def test_sources(place: Place) -> None:
     source = place.folder / "images"
     tiny = place.folder / "tiny.onnx"
-    with pytest.raises(UsageError, match="no input 'image'; it has x"):
+    with pytest.raises(UsageError, match="no input 'image' that an output depends on; it has x"):
         convert(tiny, {"image": source}, Options(), place.progress)
     with pytest.raises(UsageError, match="nothing to calibrate with"):
         convert(tiny, None, Options(), place.progress)

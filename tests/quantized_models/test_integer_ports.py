@@ -80,7 +80,7 @@ CASES = [
 
 @pytest.mark.parametrize(("form", "port"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
 def test_integers_in_and_out(form, port, tmp_path: Path):
-    """Ports hold the model's integers, whatever their scales; results are the model's but for a step."""
+    """Ports hold the model's integers, whatever their scales; results are the model's but for a step in the mean."""
     path, kind = tmp_path / "m.onnx", form[0]
     onnx.save(model(*form), path)
     engine, fed = ort.InferenceSession(path), list(samples(kind))
@@ -94,7 +94,7 @@ def test_integers_in_and_out(form, port, tmp_path: Path):
     assert np.array_equal(got, np.rint(got))
     assert wanted.std() > 3  # they are not all alike
     error = np.abs(got - wanted)
-    assert error.max() <= 3
+    assert np.sqrt(np.square(error).mean()) < 1
     assert (error <= 1).mean() > 0.9
 
 
