@@ -19,7 +19,7 @@ from math import inf
 
 from nmpconv.calib.noise_budget import budget
 from nmpconv.calib.observers import OutOfRange
-from nmpconv.conversion.candidates import AssumedWidths, work
+from nmpconv.conversion.candidates import AssumedWidths, work, work_of
 from nmpconv.conversion.quantizer import UNCHECKED, Fitter, heads
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
@@ -84,7 +84,7 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
     def fits(wide: Sequence[Sequence[str]]) -> bool:
         return limit.allows(_narrowed(fitter, [group for group in groups if group not in wide]))
 
-    wide = _affordable(_in_order(lean, groups, least), fits)
+    wide = _affordable(_in_order(lean, groups), fits)
     narrow = [group for group in groups if group not in wide]
     more = f" and {len(narrow) - NAMED} more" if len(narrow) > NAMED else ""
     names = ", ".join(group[0] for group in narrow[:NAMED]) + more
@@ -109,8 +109,8 @@ def _narrowed(fitter: Fitter, groups: Sequence[Sequence[str]]) -> Fitter:
     return fitter.with_bits({**fitter.bits, **{name: 8 for group in groups for name in group}})
 
 
-def _in_order(lean: Fitter, groups: Sequence[list[str]], least: int) -> list[list[str]]:
-    """Case 2. least: work of the lean one."""
+def _in_order(lean: Fitter, groups: Sequence[list[str]]) -> list[list[str]]:
+    """Case 2."""
     inputs = [group for group in groups if not set(lean.graph.inputs).isdisjoint(group)]
     others = [group for group in groups if group not in inputs]
     shares = {group[0]: 1.0 for group in others}
@@ -120,9 +120,15 @@ def _in_order(lean: Fitter, groups: Sequence[list[str]], least: int) -> list[lis
         shares = loud(noise.shares)
 
     widths = AssumedWidths(lean)
+    plain = widths.graph(())
+    makers, readers = plain.producers(), plain.consumers()
 
     def price(group: Sequence[str]) -> float:
-        return (work(widths.graph(group)) - least) / shares.get(group[0], 1.0)
+        """Work that the nodes beside the group have more of, for its share."""
+        wide, names = widths.graph(group), widths.widened(group)
+        beside = [makers[name] for name in names if name in makers] + [node for name in names for node in readers[name]]
+        nodes = {node.outputs[0]: node for node in beside}.values()
+        return sum(work_of(wide, node) - work_of(plain, node) for node in nodes) / shares.get(group[0], 1.0)
 
     noisy = [group for group in others if group[0] in shares]
     return [*sorted(inputs, key=price), *sorted(noisy, key=price)]

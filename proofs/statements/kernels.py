@@ -6,6 +6,7 @@ rsh and sat stand for what statements.rounding proves of them, where their argum
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import z3
@@ -64,8 +65,8 @@ class Rows:
     one): so y may lie on an operand of its width.
     """
 
-    def __init__(self, c: Translation, y: IntType, wanted: Callable[[Any], Any]) -> None:
-        self.c, self.wanted = c, wanted
+    def __init__(self, c: Translation, y: IntType, wanted: Callable[[Any], Any], saturated: Any = SAT) -> None:
+        self.c, self.wanted, self.saturated = c, wanted, saturated
         self.n = c.run.symbol(UINT64, "n", 0, 2**31 - 1)
         self.lo, self.hi = (c.run.symbol(INT32, name, y.lo, y.hi) for name in ("lo", "hi"))
         c.run.assume(self.lo.term <= self.hi.term)
@@ -88,7 +89,8 @@ class Rows:
             if self.y.written:
                 (at, value), *others = self.y.written
                 conditions += [z3.BoolVal(not others), run.theory.raw(at) == i - 1]
-                conditions.append(run.theory.raw(value) == SAT(self.wanted(i - 1), self.lo.term, self.hi.term))
+                wanted = self.saturated(self.wanted(i - 1), self.lo.term, self.hi.term)
+                conditions.append(run.theory.raw(value) == wanted)
                 for buffer, step in self.operands:
                     conditions += [run.theory.raw(index) == (i - 1) * step for index in buffer.read]
             for buffer, _ in self.operands:
@@ -102,23 +104,32 @@ class Rows:
 WIDTHS = {"8": INT8, "16": INT16}
 
 
+def rounded(value: Any, shift: int) -> Any:
+    """What statements.rounding proves of rsh; z3 divides down."""
+    return value * 2**-shift if shift <= 0 else (value + 2 ** (shift - 1)) / 2**shift
+
+
+def clipped(value: Any, lo: Any, hi: Any) -> Any:
+    """What statements.rounding proves of sat."""
+    return z3.If(value < lo, lo, z3.If(value > hi, hi, value))
+
+
 @statement(
     "requantize: y[i] = sat(rsh(x[i], shift)) for every shift in [-15, 47], range and length",
     PORTABLE,
     *(f"nmp_requantize_{x}to{y}" for x in WIDTHS for y in WIDTHS),
 )
 def requantize_kernels(proof: Proof) -> None:
-    for x_bits, x in WIDTHS.items():
-        for y_bits, y in WIDTHS.items():
-            name = f"nmp_requantize_{x_bits}to{y_bits}"
+    """rsh and sat are written out in them."""
+    for x_bits, y_bits, shift in product(WIDTHS, WIDTHS, range(SHIFT_MIN, SHIFT_MAX + 1)):
+        name, x, y = f"nmp_requantize_{x_bits}to{y_bits}", WIDTHS[x_bits], WIDTHS[y_bits]
 
-            def body(c: Translation, name: str = name, x: IntType = x, y: IntType = y) -> None:
-                shift = c.run.symbol(INT32, "shift", SHIFT_MIN, SHIFT_MAX)
-                rows = Rows(c, y, lambda i: RSH(rows.values(i)[0], shift.term))
-                c.run.cuts[(name, 0)] = rows.cut()
-                c.call(name, c.pointer(rows.y), rows.operand("x", x), rows.n, shift, rows.lo, rows.hi)
+        def body(c: Translation, name: str = name, x: IntType = x, y: IntType = y, shift: int = shift) -> None:
+            rows = Rows(c, y, lambda i: rounded(rows.values(i)[0], shift), clipped)
+            c.run.cuts[(name, 0)] = rows.cut()
+            c.call(name, c.pointer(rows.y), rows.operand("x", x), rows.n, shift, rows.lo, rows.hi)
 
-            proof.run(body)
+        proof.run(body)
 
 
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {

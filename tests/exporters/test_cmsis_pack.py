@@ -92,7 +92,7 @@ def test_a_pack_is_built_by_its_description(
     pack, project, objects = tmp_path / "pack", tmp_path / "project", tmp_path / "objects"
     nmpconv.bundle({"kws": model, "vww": model}, as_="cmsis-pack", output=pack)
     component = Component(pack, {"Tcompiler": "GCC"})
-    assert sorted(component.templates) == ["buffer", "measure", "test_vector"] and len(component.include) == 1
+    assert sorted(component.templates) == ["buffer", "device", "measure", "test_vector"] and len(component.include) == 1
     project.mkdir(), objects.mkdir()
     shutil.copy(component.templates["test_vector"], project / "main.c")  # as a tool copies it: to be edited
     (project / "startup.c").write_text(STARTUP)
