@@ -105,12 +105,12 @@ WIDTHS = {"8": INT8, "16": INT16}
 
 
 def rounded(value: Any, shift: int) -> Any:
-    """What statements.rounding proves of rsh; z3 divides down."""
+    """Returns rsh of the value, as statements.rounding proves it; z3 divides down."""
     return value * 2**-shift if shift <= 0 else (value + 2 ** (shift - 1)) / 2**shift
 
 
 def clipped(value: Any, lo: Any, hi: Any) -> Any:
-    """What statements.rounding proves of sat."""
+    """Returns sat of the value, as statements.rounding proves it."""
     return z3.If(value < lo, lo, z3.If(value > hi, hi, value))
 
 
