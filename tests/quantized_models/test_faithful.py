@@ -428,3 +428,31 @@ def test_without_samples(tmp_path: Path) -> None:
     grids = [{v.name: v.quant for v in result.graph.activations()} for result in (with_samples, without)]
     assert grids[0] == grids[1]
     np.testing.assert_array_equal(*(steps_apart(model, one, pictures(8)) for one in (with_samples, without)))
+
+
+@pytest.mark.parametrize(
+    "behind", ["y = Identity(md)", "c = Conv(md, k) cq = QuantizeLinear(c, sx, z) y = DequantizeLinear(cq, sx, z)"]
+)
+def test_a_product_of_16_bits_has_no_origin(behind: str, tmp_path: Path) -> None:
+    """The first factor has no grid of the model's, so that a product of int8 with offsets is out of the question. The
+    result has 16 bits and saturates as the model's does, also where it is moved to another layout first."""
+    rng = np.random.default_rng(6)
+    arrays = {
+        **{name: rng.normal(0, 0.3, (8, 3, 1, 1)).astype(np.float32) for name in "vw"},
+        "k": rng.integers(-127, 128, (4, 8, 1, 1)).astype(np.float32) / 256,
+        "sx": np.float32(2.0**-5),
+        "z": np.int8(0),
+        "u": np.uint8(100),
+    }
+    text = """(float[1,3,12,12] x) => (float[1,N,12,12] y) {
+        xq = QuantizeLinear(x, sx, z) xd = DequantizeLinear(xq, sx, z)
+        a = Conv(xd, v)
+        b = Conv(xd, w) bq = QuantizeLinear(b, sx, z) bd = DequantizeLinear(bq, sx, z)
+        m = Mul(a, bd) mq = QuantizeLinear(m, sx, u) md = DequantizeLinear(mq, sx, u)
+    """
+    model = build(f"{text} {behind} }}", 17, arrays=arrays, name="product")
+    result, samples = made(model, tmp_path, pictures(32)), pictures(32, seed=9)
+    wanted, got = outputs(model, result, samples)
+    apart = np.abs(np.rint((got - wanted) * 32))
+    assert apart.max() <= 1
+    assert np.mean(apart == 0) > 0.9

@@ -42,6 +42,7 @@ from nmpconv.passes.quantize import given_tables, offsets
 from nmpconv.passes.quantize.exponents import GIVEN
 from nmpconv.passes.quantize.overrides import Choices, Row, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
+from nmpconv.passes.rewrite import MOVES
 
 INT16_FINER = 8  # bits that 16 of them have below a grid of 8
 FINER_MOST = 12  # bits below a step that sums of 16 bits have
@@ -68,14 +69,20 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     known = _known(plain)
     wishes = {name: _origin(grid, _exponent(grid, stats[name])) for name, grid in known.items()}
     narrow, wide = set(known), set[str]()
+    without = set[str]()  # beside products, which take up no origins where there are 16 bits
     while True:  # a table, unlike a requantize, takes up two origins; one of 16 bits would not be exact
         graph = given_tables.rounded(plain, known, narrow)
-        origins = offsets.wished(graph, {name: wishes[name] for name in _sums_first(graph) if name in wishes})
+        asked = {name: wishes[name] for name in _sums_first(graph) if name in wishes and name not in without}
+        origins = offsets.wished(graph, dict.fromkeys(without, 0.0) | asked)
         wide = {name for name, grid in known.items() if not _fits(grid, wishes[name], origins.get(name, 0.0))}
-        if narrow.isdisjoint(wide):
+        rows = _tensors(graph, known, stats, wide)
+        beside = offsets.wide_products(graph, {name: row["bits"].value for name, row in rows.items()})
+        more = {name for pair in beside for name in pair if name in origins} - without
+        if narrow.isdisjoint(wide) and not more:
             break
         narrow -= wide
-    choices = Choices(_tensors(graph, known, stats, wide), _weights(graph))
+        without |= more
+    choices = Choices(rows, _weights(graph))
     clamped = [name for name in wide if name in known and not known[name].dtype.endswith("16")]
     graph, stats, bits = offsets.with_origins(_saturating(graph, known, clamped), stats, bits, origins)
     if fine_sums:
@@ -361,12 +368,15 @@ def _are_integers(weights: np.ndarray, bits: int) -> bool:
 
 
 def _saturating(graph: Graph, known: Mapping[str, Given], names: list[str]) -> Graph:
-    """The graph in which these tensors saturate where their grids end, if what makes them can; inputs are fed so."""
-    makers = graph.producers()
+    """The graph in which these tensors saturate where their grids end, if what makes them, before they are moved, can;
+    inputs are fed so."""
+    makers, users = graph.producers(), graph.consumers()
     values = []
     for name in names:
-        if name in makers and OPS[makers[name].op].clamps:
-            low, high = graph[name].clamp or (-math.inf, math.inf)
-            clamp = (max(low, known[name].min), min(high, known[name].max))
-            values.append(replace(graph[name], clamp=clamp))
+        made = name
+        while made in makers and makers[made].op in MOVES and len(users[makers[made].inputs[0]]) == 1:
+            made = makers[made].inputs[0]
+        if made in makers and OPS[makers[made].op].clamps:
+            clamp = _narrower(graph[made].clamp, (known[name].min, known[name].max))
+            values.append(replace(graph[made], clamp=clamp))
     return graph.with_values(*values)

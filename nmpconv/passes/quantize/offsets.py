@@ -199,7 +199,7 @@ def _chosen(
 ) -> dict[str, float]:
     """Case 3: the origins of all activations, those that are 0 left out."""
     rows = _rows(graph, stats, choices)
-    wide = {number for pair in _products(graph, bits) for name in pair for number in rows.get(name, ())}
+    wide = {number for pair in wide_products(graph, bits) for name in pair for number in rows.get(name, ())}
     functions, users = table_readers.after(graph), graph.consumers()
     tied: dict[str, list[str]] = {}
     for name, row in rows.items():
@@ -259,7 +259,7 @@ def _best(tensors: Sequence[_Moved]) -> float:
     return tried[best] if gains[best] >= without + LEAST_DB * sum(x.weight for x in tensors) else 0.0
 
 
-def _products(graph: Graph, bits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def wide_products(graph: Graph, bits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """The first operand and the result of products that have no offset, since one of them is wide."""
     for node in graph.nodes:
         pair = node.inputs[0], node.outputs[0]
