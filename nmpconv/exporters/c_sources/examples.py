@@ -33,7 +33,7 @@ def examples(models: Sequence[BundledModel]) -> dict[str, str]:
 
 def program(name: str, models: Sequence[BundledModel]) -> str:
     """An example as a program in C; ESP-IDF and Zephyr call it, too."""
-    return filled(f"{name}.c", **_parts(name, models))
+    return filled(f"{name}.c", **_parts(name, models)) + filled("example_main.c")
 
 
 def sketch(name: str, models: Sequence[BundledModel]) -> str:

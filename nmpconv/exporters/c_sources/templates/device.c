@@ -133,13 +133,3 @@ static int example(void) {
   }
   return 0;
 }
-
-#ifdef ESP_PLATFORM /* ESP-IDF has no main */
-void app_main(void) {
-  example();
-}
-#else
-int main(void) {
-  return example();
-}
-#endif

@@ -61,13 +61,3 @@ static int example(void) {
   }
   return wrong;
 }
-
-#ifdef ESP_PLATFORM /* ESP-IDF has no main */
-void app_main(void) {
-  example();
-}
-#else
-int main(void) {
-  return example();
-}
-#endif
