@@ -33,7 +33,7 @@ CASES = [
     ),
     (
         "a mask of keys",
-        f"{TOKENS}) => (y) <{WEIGHTS}, int32[1,5] m = {{1,1,0,1,0}}> "
+        f"{TOKENS}) => (y) <{WEIGHTS}, int32[1,5] m = {{1,7,0,1,-1}}> "
         "{ y = com.microsoft.Attention<num_heads=2>(x, w, b, m) }",
     ),
     (
