@@ -19,6 +19,11 @@ def converted(model: onnx.ModelProto, folder: Path, samples: np.ndarray | None, 
     return convert(folder / "m.onnx", sources, Options(**options), lambda *_: None)  # type: ignore[arg-type]
 
 
+def faithful(model: onnx.ModelProto, folder: Path, samples: np.ndarray | None, **options: object) -> Result:
+    """samples: as of `converted`."""
+    return converted(model, folder, samples, **{"faithful": True, **options})
+
+
 def outputs(model: onnx.ModelProto, result: Result, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first output of onnxruntime and of the file, each [n, ...]. Optimizations, which round biases, are off."""
     options = ort.SessionOptions()
@@ -27,3 +32,9 @@ def outputs(model: onnx.ModelProto, result: Result, samples: np.ndarray) -> tupl
     name = session.get_inputs()[0].name
     wanted = np.concatenate([session.run(None, {name: x[None]})[0] for x in samples])
     return wanted, np.concatenate([net.run_float(x[None])[0] for x in samples]).reshape(wanted.shape)
+
+
+def steps_apart(model: onnx.ModelProto, result: Result, samples: np.ndarray) -> np.ndarray:
+    """Differences of the outputs to the model's own in onnxruntime, in steps."""
+    wanted, got = outputs(model, result, samples)
+    return np.rint((got - wanted) / result.graph.given[model.graph.output[0].name].scale)

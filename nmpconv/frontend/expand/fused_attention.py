@@ -90,8 +90,8 @@ def _kept(node: OnnxNode, body: Body, index: int, keys: int) -> str:
     if len(shape) not in (2, 3) or shape[-1] != keys:
         raise Unsupported(f"a mask of shape {list(shape)}", hint=f"[1], [1, {keys}] or [1, queries, {keys}]")
     spread = [shape[0], 1, *(shape[1:] if len(shape) == 3 else (1, keys))]
-    kept = body("Clip", body("Cast", name, to=TensorProto.FLOAT), 0.0, 1.0)  # any number above 0 counts
-    return body("Reshape", kept, np.array(spread))
+    ones = body("Clip", body("Cast", name, to=TensorProto.FLOAT), 0.0, 1.0)  # any number above 0 counts
+    return body("Reshape", ones, np.array(spread))
 
 
 def embed(node: OnnxNode, body: Body) -> None:

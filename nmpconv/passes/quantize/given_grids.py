@@ -373,10 +373,10 @@ def _saturating(graph: Graph, known: Mapping[str, Given], names: list[str]) -> G
     makers, users = graph.producers(), graph.consumers()
     values = []
     for name in names:
-        made = name
-        while made in makers and makers[made].op in MOVES and len(users[makers[made].inputs[0]]) == 1:
-            made = makers[made].inputs[0]
-        if made in makers and OPS[makers[made].op].clamps:
-            clamp = _narrower(graph[made].clamp, (known[name].min, known[name].max))
-            values.append(replace(graph[made], clamp=clamp))
+        source = name
+        while source in makers and makers[source].op in MOVES and len(users[makers[source].inputs[0]]) == 1:
+            source = makers[source].inputs[0]
+        if source in makers and OPS[makers[source].op].clamps:
+            clamp = _narrower(graph[source].clamp, (known[name].min, known[name].max))
+            values.append(replace(graph[source], clamp=clamp))
     return graph.with_values(*values)
