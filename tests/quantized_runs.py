@@ -11,6 +11,8 @@ import onnxruntime as ort
 from nmpconv.conversion.pipeline import Options, Result, convert
 from nmpconv.runtime import interpreter
 
+FINE = {"faithful": True, "bits": "a16w8"}
+
 
 def converted(model: onnx.ModelProto, folder: Path, samples: np.ndarray | None, **options: object) -> Result:
     """samples: [n, *shape] of the one input."""

@@ -9,12 +9,10 @@ import onnx
 import pytest
 from onnx_text import build
 from qdq_nets import Residual, pictures
-from quantized_runs import faithful, steps_apart
+from quantized_runs import FINE, faithful, steps_apart
 
 from nmpconv.errors import UsageError
 from nmpconv.ir import Preprocess
-
-FINE = {"faithful": True, "bits": "a16w8"}
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8"])

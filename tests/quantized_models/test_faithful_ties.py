@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx_text import build
 from qdq_nets import pictures
-from test_faithful import FINE, made, steps_apart
+from quantized_runs import FINE, faithful, steps_apart
 
 
 def ties(operation: str, finer: int, kind: str) -> onnx.ModelProto:
@@ -47,7 +47,7 @@ def test_ties_of_sums_and_means_are_the_models_with_finer_sums(
 ) -> None:
     model = ties(operation, finer, kind)
     samples = np.rint(pictures(16) * 64) / 64
-    plain, fine = (steps_apart(model, made(model, tmp_path, samples, **more), samples) for more in ({}, FINE))
+    plain, fine = (steps_apart(model, faithful(model, tmp_path, samples, **more), samples) for more in ({}, FINE))
     assert np.mean(plain == 0) < 0.95
     assert (fine == 0).all()
 
@@ -55,7 +55,7 @@ def test_ties_of_sums_and_means_are_the_models_with_finer_sums(
 def test_a_mean_of_nine_has_no_table(tmp_path: Path) -> None:
     """It would be rounded twice, of finer operands too."""
     model = ties("AveragePool<kernel_shape=[3,3]>(a)", 2, "int8")
-    result = made(model, tmp_path, np.rint(pictures(4) * 64) / 64, **FINE)
+    result = faithful(model, tmp_path, np.rint(pictures(4) * 64) / 64, **FINE)
     assert "lookup" not in {node.op for node in result.graph.nodes}
 
 
@@ -105,7 +105,7 @@ def test_tables_round_as_the_model_does(function: str, kind: str, tmp_path: Path
     """HardSigmoid of multiples of 3 steps are ties; a SiLU is rounded twice."""
     model = table(kind, function)
     samples = np.rint(2 * pictures(16) * 32) / 32
-    result = made(model, tmp_path, samples)
+    result = faithful(model, tmp_path, samples)
     assert not steps_apart(model, result, samples).any()
     assert [node.op for node in result.graph.nodes] == ["lookup"]
 
@@ -113,6 +113,6 @@ def test_tables_round_as_the_model_does(function: str, kind: str, tmp_path: Path
 def test_the_sigmoid_of_a_silu_may_be_an_output(tmp_path: Path) -> None:
     model = table("int8", SILU, "float[1,3,12,12] y, float[1,3,12,12] gd")
     samples = np.rint(2 * pictures(8) * 32) / 32
-    result = made(model, tmp_path, samples)
+    result = faithful(model, tmp_path, samples)
     assert [node.op for node in result.graph.nodes] == ["lookup", "mul"]
     assert np.abs(steps_apart(model, result, samples)).max() <= 1
