@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 
@@ -20,7 +20,7 @@ from nmpconv.conversion.candidates import AssumedWidths, Candidate, CandidateEva
 from nmpconv.conversion.costly_widths import InstructionLimit
 from nmpconv.conversion.quantizer import Fitter, Prepared
 from nmpconv.conversion.validation import Considered, Score
-from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.memory import plan_memory, wider_tensors
 
 SHARE = 0.1  # of the noise at the heads
 WORK, FLASH = 0.02, 0.1  # parts of what the model takes without
@@ -45,9 +45,10 @@ def run(
         wider = trials.fitter.with_choices(widened(choices, names, PLACE))
         return is_cheap(*names) and (limit is None or limit.allows(wider))
 
-    wide: list[str] = []
-    for name in _loud(trials, prepared, is_cheap):
-        wide += [name] if is_allowed(*wide, name) else []
+    loud = _loud(trials, prepared, is_cheap)
+    wide = _together(loud, is_cheap)
+    if wide and not is_allowed(*wide):  # instructions are counted in a conversion: mostly one tells it of all
+        wide = _together(loud, is_allowed)
     if not wide:
         return None
     halves = [tuple(wide[: len(wide) >> i]) for i in range(len(wide).bit_length())]
@@ -84,6 +85,14 @@ def _loud(trials: CandidateEvaluator, prepared: Prepared, is_cheap: Callable[...
     return [name for name, share in shares.items() if share >= SHARE]
 
 
+def _together(names: Sequence[str], is_allowed: Callable[..., bool]) -> list[str]:
+    """Those that are allowed with all that are before them."""
+    wide: list[str] = []
+    for name in names:
+        wide += [name] if is_allowed(*wide, name) else []
+    return wide
+
+
 def _costs(fitter: Fitter, most: float) -> Callable[..., bool]:
     """Returns a check whether grids cost next to nothing together, by their widths alone. most: of work, as in
     `run`.
@@ -93,7 +102,7 @@ def _costs(fitter: Fitter, most: float) -> Callable[..., bool]:
     widths = AssumedWidths(fitter)
     plain = widths.graph(())
     ram, whole = plan_memory.lower_bound(plain), work(plain)
-    sharing = plan_memory.Sharing.of(plain)
+    bounds = wider_tensors.Bounds(plain)
     at: dict[str, list[int]] = {}
     for i, node in enumerate(plain.nodes):
         for name in {*node.inputs, *node.outputs}:
@@ -103,7 +112,7 @@ def _costs(fitter: Fitter, most: float) -> Callable[..., bool]:
         wide = widths.graph(names)
         changed = {i for name in widths.widened(names) for i in at.get(name, ())}
         more = sum(work_of(wide, wide.nodes[i]) - work_of(plain, wide.nodes[i]) for i in changed)
-        return more <= most * whole and plan_memory.fits(wide, ram, sharing.with_changed(wide, changed))
+        return more <= most * whole and bounds.fits(wide, changed, ram)
 
     return is_cheap
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from float_nets import RELU, feeds, in_bits, observed
@@ -17,7 +18,8 @@ from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.errors import Unsupported
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
-from nmpconv.passes.memory import plan_memory
+from nmpconv.passes.memory import plan_memory, wider_tensors
+from nmpconv.passes.memory.placement import Buffer
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said
 from nmpconv.passes.quantize.rounding import Rounding
@@ -64,18 +66,18 @@ def test_the_loud_and_small() -> None:
 
 
 def test_costs_of_a_few_grids_are_those_of_the_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes that no changed tensor is at are taken from the graph without wide tensors."""
+    """Buffers at no changed tensor are those of the graph without wide tensors."""
     graph = net()
     fitter = SimpleNamespace(graph=graph, bits=in_bits(graph, 8, x=16, y=16))
     widths = AssumedWidths(fitter)
-    plain, seen = widths.graph(()), list[tuple[Graph, plan_memory.Sharing]]()
-    fits = plan_memory.fits
+    plain, planned = widths.graph(()), list[int]()
+    buffers_of = plan_memory.buffers_of
 
-    def noted(wide: Graph, room: int, sharing: plan_memory.Sharing) -> bool:
-        seen.append((wide, sharing))
-        return fits(wide, room, sharing)
+    def counted(*arguments: Any, **options: Any) -> list[Buffer]:
+        planned.append(len(buffers_of(*arguments, **options)))
+        return buffers_of(*arguments, **options)
 
-    monkeypatch.setattr(plan_memory, "fits", noted)
+    monkeypatch.setattr(wider_tensors, "buffers_of", counted)
     is_cheap, ram = cheap_promotions._costs(fitter, 0.1), plan_memory.lower_bound(plain)
     names = [(value.name,) for value in graph.activations()]
     answers = []
@@ -83,9 +85,15 @@ def test_costs_of_a_few_grids_are_those_of_the_whole_graph(monkeypatch: pytest.M
         whole = widths.graph(wide)
         enough = work(whole) <= 1.1 * work(plain)
         answers.append(is_cheap(*wide))
-        assert answers[-1] == (enough and fits(whole, ram, plan_memory.Sharing.of(whole)))
+        assert answers[-1] == (enough and plan_memory.lower_bound(whole) <= ram)
     assert {*answers} == {True, False}
-    assert seen and all(sharing == plan_memory.Sharing.of(wide) for wide, sharing in seen)
+    assert len(planned) > 1 and max(planned[1:]) < planned[0]
+
+
+def test_instructions_are_counted_once_where_all_may_be_wide() -> None:
+    asked = list[int]()
+    _, wide, _ = found(net(), allows=lambda fitter: asked.append(len(fitter.choices.tensors)) or True)
+    assert asked == [2] and len(wide.wide) <= 2
 
 
 @pytest.mark.parametrize("limit", ["SHARE", "FLASH", "GAIN"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import nets
 import pytest
@@ -11,7 +12,7 @@ from nmpconv.graph.text import parse
 from nmpconv.graph.verify import _intact, _places
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
-from nmpconv.passes.memory import knapsack, plan_memory
+from nmpconv.passes.memory import knapsack, plan_memory, wider_tensors
 from nmpconv.passes.memory.plan_memory import lower_bound, run
 
 
@@ -46,9 +47,13 @@ def test_random(seed: int) -> None:
         names.append(f"v{i}")
     graph = net("v39", *nodes, **sizes)
     assert lower_bound(graph) <= peak(graph) <= 1.1 * lower_bound(graph)
-    sharing = plan_memory.Sharing.of(graph)
-    assert plan_memory.fits(graph, lower_bound(graph), sharing)
-    assert not plan_memory.fits(graph, lower_bound(graph) - 1, sharing)
+    bounds = wider_tensors.Bounds(graph)
+    for count in (0, 1, 1, 1, 3):
+        wide = graph.with_values(*(replace(graph[name], dtype="int16") for name in dice.sample(names, count)))
+        changed = {name for name in graph.values if wide[name] != graph[name]}
+        nodes = [i for i, node in enumerate(graph.nodes) if changed.intersection(node.inputs + node.outputs)]
+        assert bounds.fits(wide, nodes, lower_bound(wide))
+        assert not bounds.fits(wide, nodes, lower_bound(wide) - 1)
 
 
 def convs(*outputs: str, x: tuple[int, ...], kernel: int = 3, **channels: int) -> Graph:

@@ -19,7 +19,7 @@ without a copy, and run a pointwise convolution together with the one before it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nmpconv.ir import ARENA_ALIGN, Graph, Node
@@ -86,12 +86,6 @@ def lower_bound(graph: Graph, *, bands: int = 1) -> int:
     """Bytes that are alive together, at worst: no plan with at most so many bands an op is smaller."""
     steps = dict.fromkeys(range(len(graph.nodes)), bands) if bands > 1 else {}
     return min(bound(buffers, links_of(graph, buffers, steps)) for buffers in _variants(graph))
-
-
-def fits(graph: Graph, room: int, sharing: Sharing) -> bool:
-    """Checks that the lower bound without bands is at most room. The second variant is made only if needed."""
-    choices = (True, False) if any(sharing.placed) else (False,)
-    return any(bound(buffers_of(graph, placed=placed, sharing=sharing), ()) <= room for placed in choices)
 
 
 def _smallest(graph: Graph, share: float) -> Plan:
@@ -190,16 +184,22 @@ def buffers_of(
     placed: bool,
     together: Callable[[str, str], bool] = lambda x, y: True,
     sharing: Sharing | None = None,
+    of: Collection[str] | None = None,
 ) -> list[Buffer]:
     """placed: case 2 is made use of. together: an input and a result of an op, whether they may share bytes. sharing:
-    of the graph, where that is known."""
+    of the graph, where that is known. of: all tensors of the buffers that are wanted; None: of the graph."""
     sharing = sharing or Sharing.of(graph)
     lives = dict(sharing.lives)
     state_of = {state.output: x for x, state in graph.states.items() if lives[x][1] < lives[state.output][0]}  # case 4
     lives |= {name: (-1, len(graph.nodes)) for name in graph.states}
     taken = {*state_of.values()}
-    chains: dict[str, dict[str, int]] = {name: {name: 0} for name in graph.inputs if name not in taken}
-    for i, node in enumerate(graph.nodes):
+    wanted = graph.values if of is None else of
+    chains: dict[str, dict[str, int]] = {
+        name: {name: 0} for name in graph.inputs if name in wanted and name not in taken
+    }
+    steps = range(len(graph.nodes)) if of is None else sorted(lives[name][0] for name in of if lives[name][0] >= 0)
+    for i in steps:
+        node = graph.nodes[i]
         (out,) = node.outputs
         if out in state_of:
             chains[out] = {out: 0, state_of[out]: 0}
