@@ -17,7 +17,7 @@ from functools import cache
 from itertools import takewhile
 from math import ceil, prod
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,23 +71,35 @@ class Counted:
     counts: Mapping[str, float]
 
 
+class Products(NamedTuple):
+    """Effort of a node with weights, before it is a target's. other: the other operand of its sum."""
+
+    sums: Sums
+    inputs: Sequence[Value]
+    output: Value
+    other: Value | None = None
+
+
+Effort = Counted | Products  # of an op: on any target, or what its counts depend on there
+
+
 def estimated(data: bytes, target: str) -> list[int]:
     """Instructions of each op of a file. target: of `targets.MICROCONTROLLERS`.
 
     Raises ModelError; NmpError for an op that the table lacks.
     """
-    return _estimated(read(data), interpreter.needs_of_target(data, target), target)
+    return _estimated(_efforts(read(data)), interpreter.needs_of_target(data, target), target)
 
 
 def totals(data: bytes, targets: Sequence[str]) -> list[int]:
     """Instructions of a file on each of these targets, as `estimated` has them."""
-    model = read(data)
-    return [sum(_estimated(model, interpreter.needs_of_target(data, target), target)) for target in targets]
+    efforts = _efforts(read(data))
+    return [sum(_estimated(efforts, interpreter.needs_of_target(data, target), target)) for target in targets]
 
 
-def _estimated(model: Model, needs: TargetNeeds, target: str) -> list[int]:
+def _estimated(efforts: Sequence[Effort], needs: TargetNeeds, target: str) -> list[int]:
     rows = _table()[target]
-    work = ((_row(rows, op.kernel), op.counts) for op in _counts(model, needs, target))
+    work = ((_row(rows, op.kernel), op.counts) for op in _counts(efforts, needs, target))
     return [round(sum(row.get(name, 0.0) * count for name, count in counts.items())) for row, counts in work]
 
 
@@ -96,7 +108,7 @@ def footprint(data: bytes, target: str | None, model: Model | None = None) -> Fo
     is read. Raises ModelError."""
     there = stand_in(target)
     needs = interpreter.needs_of_target(data, there)
-    return Footprint(needs.arena_bytes, len(data), sum(_estimated(model or read(data), needs, there)), there)
+    return Footprint(needs.arena_bytes, len(data), sum(_estimated(_efforts(model or read(data)), needs, there)), there)
 
 
 def stand_in(target: str | None) -> str:
@@ -134,44 +146,59 @@ def _row(rows: Mapping[str, Mapping[str, float]], kernel: str) -> Mapping[str, f
 
 def counted(data: bytes, target: str) -> list[Counted]:
     """Counts the effort of each op of a file. Raises ModelError."""
-    return _counts(read(data), interpreter.needs_of_target(data, target), target)
+    return _counts(_efforts(read(data)), interpreter.needs_of_target(data, target), target)
 
 
-def _counts(model: Model, needs: TargetNeeds, target: str) -> list[Counted]:
-    return [_counted(op, model, target, left) for op, left in zip(model.ops, needs.portable, strict=True)]
+def _efforts(model: Model) -> list[Effort]:
+    values = [_value(tensor) for tensor in model.tensors]
+    return [_effort(op, [values[i] for i in op.inputs], [values[i] for i in op.outputs]) for op in model.ops]
 
 
-def _counted(op: FileOp, model: Model, target: str, portable: bool) -> Counted:
+def _effort(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Effort:
     known = OPS[op.kind]
     params = known.Params(**op.params)
-    inputs, outputs = ([_value(model.tensors[i]) for i in side] for side in (op.inputs, op.outputs))
     if isinstance(known, Custom):
         return Counted(known.name, {"instructions": known.instructions(params, inputs, outputs[0])})
     if isinstance(known, ConvAdd):
-        return _added(params, inputs, outputs[0], target)
-    if not isinstance(known, Weighted):
-        return _plain(op, inputs, outputs)
-    sums, wide = known.sums(params, inputs, outputs[0]), any(value.dtype != "int8" for value in inputs[:2])
+        return Products(CONV.sums(params, inputs[1:], outputs[0]), inputs[1:], outputs[0], inputs[0])
+    if isinstance(known, Weighted):
+        return Products(known.sums(params, inputs, outputs[0]), inputs, outputs[0])
+    return _plain(op, inputs, outputs)
+
+
+def _counts(efforts: Sequence[Effort], needs: TargetNeeds, target: str) -> list[Counted]:
+    return [
+        effort if isinstance(effort, Counted) else _counted(effort, target, left)
+        for effort, left in zip(efforts, needs.portable, strict=True)
+    ]
+
+
+def _counted(products: Products, target: str, portable: bool) -> Counted:
+    sums, inputs, output, other = products
+    if other is not None:
+        return _added(products, target)
+    wide = any(value.dtype != "int8" for value in inputs[:2])
     if sums.spread:
-        kind, counts = "spread", _dense(sums, inputs[0], outputs[0], (1, 1, 1))
+        kind, counts = "spread", _dense(sums, inputs[0], output, (1, 1, 1))
     elif sums.by_channel and sums.groups >= LANES[target][wide]:
         kind = "depthwise" + "x".join(str(axis.kernel) for axis in sums.window)
         kind = kind if kind == "depthwise3x3" and sums.window[1].dilation == 1 else "depthwise"
-        counts = _depthwise(sums, outputs[0], LANES[target][wide])
+        counts = _depthwise(sums, output, LANES[target][wide])
     elif sums.by_channel and not wide and target in ONE_BY_ONE:
         kind, counts = "depthwise1", _one_by_one(sums)
     else:
         kind = "grouped" if sums.groups > 1 else "dense" if sums.pixels >= FEW[target] else "few"
-        counts = _dense(sums, inputs[0], outputs[0], BLOCKS[target][wide])
+        counts = _dense(sums, inputs[0], output, BLOCKS[target][wide])
     counts = {name: n for name, n in counts.items() if name not in ANYWHERE or name in SPECIAL[target]}
-    return Counted(f"{kind} {_widths([*inputs[:2], outputs[0]])}{' portable' if portable else ''}", counts)
+    return Counted(f"{kind} {_widths([*inputs[:2], output])}{' portable' if portable else ''}", counts)
 
 
-def _added(params: Any, inputs: Sequence[Value], y: Value, target: str) -> Counted:
+def _added(products: Products, target: str) -> Counted:
     """A dense convolution and the other operand of its sum, the first input; where that is not y's place, it is moved
     there. No patch lies in y, where it waits."""
-    other, *read = inputs
-    sums, wide = CONV.sums(params, read, y), any(value.dtype != "int8" for value in read[:2])
+    sums, read, y, other = products
+    assert other is not None
+    wide = any(value.dtype != "int8" for value in read[:2])
     counts = {**_dense(sums, read[0], y, BLOCKS[target][wide]), "late": 0, "moved": y.size * (other.offset != y.offset)}
     counts = {name: n for name, n in counts.items() if name not in ANYWHERE or name in SPECIAL[target]}
     return Counted(f"added {_widths([*read[:2], y])}", counts)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import cProfile
 import pstats
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Semaphore
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,6 +29,7 @@ from nmpconv.ir import Graph, Node
 from nmpconv.passes.memory import placement, plan_memory
 from nmpconv.passes.memory.placement import Buffer, Overlap
 from nmpconv.passes.quantize import offsets, rounding
+from nmpconv.passes.quantize.shared_grids import grid_groups
 
 Made = tuple[list[onnx.NodeProto], list[str]]
 PACKAGE = Path(nmpconv.__file__).parent  # numpy's folder has our name, too, in an environment inside a clone
@@ -108,6 +113,42 @@ def steep(few: pstats.Stats, many: pstats.Stats) -> dict[object, tuple[int, int]
         and Path(function[0]).name not in PAIRS
         and row[1] > max(2 * MANY, 1.5 * MANY / FEW * before.get(function, 1))
     }
+
+
+def steps(call: Callable[[], object], file: str) -> int:
+    """Lines of a file that a call executes: loops count, which calls of functions do not show."""
+    count = 0
+
+    def line(frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        nonlocal count
+        if Path(frame.f_code.co_filename).name != file:
+            return None
+        count += event == "line"
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(line)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_shared_grids_grow_as_the_slices_do() -> None:
+    """Slices of one input, as of a net over time that was unrolled."""
+
+    def sliced(count: int) -> Graph:
+        net = Net()
+        net.input("x", 1, count, 2, 4)
+        for i in range(count):
+            net.op("slice", "x", f"s{i}", starts=(0, i, 0, 0), steps=(1, 1, 1, 1), sizes=(1, 1, 2, 4))
+        return net.graph(*(f"s{i}" for i in range(count)))
+
+    few, many = (sliced(count) for count in (FEW, MANY))
+    assert grid_groups(many) == [["x", *(f"s{i}" for i in range(MANY))]]
+    lines = [steps(partial(grid_groups, graph), "shared_grids.py") for graph in (few, many)]
+    assert lines[1] < 1.2 * MANY / FEW * lines[0]
 
 
 def planned(nodes: int) -> pstats.Stats:

@@ -70,6 +70,13 @@ def test_totals_are_those_of_each_target() -> None:
     assert costs.totals(data, MICROCONTROLLERS) == [sum(costs.estimated(data, t)) for t in MICROCONTROLLERS]
 
 
+def test_totals_count_an_op_once_for_all_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, sums = list[str](), Weighted.sums
+    monkeypatch.setattr(Weighted, "sums", lambda op, *values: counted.append(op.name) or sums(op, *values))
+    costs.totals(convolution(8, 8, (1, 5, 4, 6), (5, 3, 3, 6), **PADDED), MICROCONTROLLERS)
+    assert counted == ["conv2d"]
+
+
 def test_counts_of_a_convolution() -> None:
     """5x4 pixels, 3x3, 6 channels to 5: products in blocks of 4 factors on M4, of 4 channels and 16 factors on M55."""
     data = convolution(8, 8, (1, 5, 4, 6), (5, 3, 3, 6), **PADDED)

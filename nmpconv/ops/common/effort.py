@@ -4,6 +4,7 @@ costs."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -20,13 +21,13 @@ class Axis:
     dilation: int
     before: int  # padding
 
-    @property
+    @cached_property
     def inside(self) -> int:
         """Taps that are no padding, of all places of the window."""
         first = np.arange(self.kernel) * self.dilation - self.before  # of each tap, at the first place
         return int(self._places(first, first).sum())
 
-    @property
+    @cached_property
     def whole(self) -> int:
         """Places of the window without padding."""
         first = np.array(-self.before)

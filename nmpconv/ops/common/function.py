@@ -22,7 +22,10 @@ COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 HUGE = 2.0**500  # a step's largest magnitude: a product of two is finite, so no difference is NaN
 _ABOVE_MINUS_1 = np.nextafter(-1.0, 0.0)  # so that no atanh is infinite
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _erf(x: Array) -> Array:
+    return np.fromiter(map(math.erf, x.ravel().tolist()), np.float64, x.size).reshape(x.shape)
 
 
 def _exp(x: Array) -> Array:

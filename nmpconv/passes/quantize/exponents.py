@@ -88,6 +88,7 @@ def run(
     values: list[Value] = []
     numbers, chosen, ports = whole(graph), _chosen(graph), graph.plain_ports()
     groups, scores, quiet = grid_groups(graph), score_headroom.tensors(graph), compressed.tensors(graph)
+    makers = {node.outputs[0]: node for node in graph.nodes}
     graph_outputs, narrow = set(graph.outputs), fewest_bits(graph, bits) == 8
     searched = [name for group in groups if _method(group, method, choices).searches for name in group]
     expected = {**stats, **headroom.expected(graph, stats, bits, searched, table_readers.after(graph))}
@@ -99,7 +100,7 @@ def run(
         whole_grid = any(name in graph.pixels or name in ports for name in group)
         known = 0 if whole_grid else known
         if known is not None and (whole_grid or merged.peak <= math.ldexp(2.0 ** (width - 1), known) * (1 + ROUNDING)):
-            exponent = known if whole_grid else max(_finer(known, merged, width), _least(graph, group))
+            exponent = known if whole_grid else max(_finer(known, merged, width), _least(makers, group))
             if width == 16 and not graph_outputs.isdisjoint(group):
                 exponent = score_headroom.towards(known, exponent, merged, narrow=narrow)
             how = "fixed" if exponent == known else "max"
@@ -140,10 +141,9 @@ def _finer(own: int, stats: TensorStats, bits: int) -> int:
     return min(own, smallest_exponent(0.0, ROOM * stats.peak, bits)) if stats.peak else own
 
 
-def _least(graph: Graph, group: Sequence[str]) -> int:
+def _least(makers: Mapping[str, Node], group: Sequence[str]) -> int:
     """The least exponent that the ops allow that make these tensors."""
-    ops = (OPS[node.op] for node in graph.nodes if node.outputs[0] in group)
-    return max((op.exponents[0] for op in ops), default=EXPONENT_MIN)
+    return max((OPS[makers[name].op].exponents[0] for name in group if name in makers), default=EXPONENT_MIN)
 
 
 def _merged(

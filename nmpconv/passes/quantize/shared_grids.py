@@ -25,7 +25,7 @@ def grid_groups(graph: Graph, *, concats: bool = True) -> list[list[str]]:
 
     def find(name: str) -> str:
         while parent[name] != name:
-            name = parent[name]
+            parent[name] = name = parent[parent[name]]  # long chains get short
         return name
 
     fixed = {*graph.pixels, *graph.plain_ports()}
