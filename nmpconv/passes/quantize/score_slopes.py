@@ -68,9 +68,9 @@ def _is_sigmoid(table: LookupParams) -> bool:
 
 def _softmax(graph: Graph, name: str) -> Node | None:
     """The Softmax that takes channels of a layer together; None where case 2 does not hold."""
-    channels, users = graph[name].shape[-1], graph.consumers()
+    channels = graph[name].shape[-1]
     while True:
-        readers = users[name]
+        readers = graph.readers(name)
         if len(readers) != 1 or name in graph.outputs:
             return None
         (node,) = readers
