@@ -41,6 +41,7 @@ from nmpconv.passes.quantize import (
     given_grids,
     input_grids,
     input_steps,
+    joined_inputs,
     ranges,
     recurrent_states,
     saturations,
@@ -184,6 +185,9 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     else:
         graph, stats, bits = slice_scales.run(graph, stats, bits, alone)
         trace(graph, "FLOAT", "slice_scales")
+        if options.bits == "8":
+            graph, stats, bits = joined_inputs.run(graph, stats, bits, states)
+            trace(graph, "FLOAT", "joined_inputs")
     choices = context.recipe_file.choices(graph).over(own)
     rounding = Rounding(
         weight_bits(str(options.bits)),

@@ -36,7 +36,7 @@ from nmpconv.data.samples import Data
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
 from nmpconv.passes.float import fold_affine
-from nmpconv.passes.quantize import drop_channels, given_grids, ranges
+from nmpconv.passes.quantize import drop_channels, given_grids, joined_inputs, ranges
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.overrides import NOTHING
 from nmpconv.passes.quantize.rounding import Rounding
@@ -248,6 +248,8 @@ def planned_without_data(context: Context) -> Graph:
     own = NOTHING
     if options.faithful:
         graph, stats, bits, own = given_grids.run(graph, stats, bits, options.bits == "a16w8")
+    elif options.bits == "8":
+        graph, stats, bits = joined_inputs.run(graph, stats, bits)
     choices = context.recipe_file.choices(graph).over(own).widths()
     fitter = decisions.affordable(
         options, Fitter(graph, stats, bits, Method("max"), rounding, [], choices=choices)

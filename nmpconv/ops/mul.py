@@ -15,7 +15,7 @@ from nmpconv.ops.common.broadcast import Broadcast
 from nmpconv.ops.common.case import elementwise
 from nmpconv.ops.common.constant import quantize_constants
 from nmpconv.ops.common.traits import Bounds, Factors, Limit, Origins, combined, product_limits
-from nmpconv.ops.op import Case, QArray, quant_of
+from nmpconv.ops.op import Case, QArray, quant_of, with_constants
 
 if TYPE_CHECKING:
     from nmpconv.ops.builders import GraphBuilder, OnnxBuilder
@@ -78,7 +78,14 @@ class Mul(Broadcast):
         return True
 
     def tensor_factors(self, params: Any, inputs: Sequence[Value], output: Value) -> Factors:
-        return Factors.PRODUCT
+        """A constant takes up any factor."""
+        return Factors.ANY if inputs[1].is_const and not inputs[0].is_const else Factors.PRODUCT
+
+    def with_factors(self, node: Node, graph: Graph, x: np.ndarray, y: np.ndarray) -> tuple[Node, list[Value]]:
+        constant, ratio = graph[node.inputs[1]].data, y / x
+        if constant is None or not np.all(ratio == ratio[0]) or ratio[0] == 1:
+            return node, []
+        return with_constants(node, graph, {1: ("operand1", constant.astype(np.float64) * ratio[0])})
 
     def origins(self, params: Any, inputs: Sequence[Value], output: Value) -> Origins:
         """With a factor that is computed, as that of a squeeze-excite."""

@@ -184,3 +184,20 @@ def test_a_reached_clip_of_a_product_is_the_end_of_the_grid(seed: int) -> None:
     assert clip is not None
     steps = math.log2(clip[1] / 127)
     assert steps == pytest.approx(round(steps), abs=1e-6)
+
+
+def test_a_product_with_numbers_has_a_factor_of_its_own() -> None:
+    """The numbers take it up: an angle fills its grid, whatever the input is."""
+    net = Net(6)
+    net.input("x", 1, 6, 8)
+    net.op("mul", f"x {net.const('k', [25.0])}", "m")
+    net.op("lookup", "m", "s", function="sin")
+    net.dense("s", "y", 4)
+    graph = net.graph("y")
+    assert rows(graph)["m"] == {"m": 1.0}
+    images = feeds(graph)
+    stats = observed(graph, images)
+    stats["m"] = stats["m"].scaled(65 / stats["m"].peak)  # a grid of powers of two is half empty
+    after, factors = equalize.fill(graph, stats, in_bits(graph, 8, x=16, y=16))
+    assert closeness(graph, after, images) > SAME_DB
+    assert factors["m"] > 1.5

@@ -152,6 +152,7 @@ WAYS = {
     "given_grids": Way(after="RANGED", call=kept),
     "slice_scales": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "requantize_concat": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
+    "joined_inputs": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
     "intervals": Way("INT"),
     "rounding": Way("RANGED", "INT", rounded),
     "widths": Way(call=lambda module, graph, a: module.activation_bits(graph, a["bits"], a["widths"])),

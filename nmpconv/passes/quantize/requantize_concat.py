@@ -11,7 +11,7 @@ visits Concats from the smallest to the largest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from nmpconv.calib.exponent_search import span, top_exponent
@@ -31,13 +31,21 @@ def run(
     """The float graph with the requantizes, and the statistics and widths with those of their results."""
     if not any(map(joins_grids, graph.nodes)) or (16 not in bits.values() and not _indices(graph)):
         return graph, stats, bits
-    cut = _cuts(graph, stats, bits)
+    return with_requantizes(graph, stats, bits, _cuts(graph, stats, bits))
+
+
+def with_requantizes(
+    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], cuts: Collection[tuple[str, str]]
+) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
+    """`run` with these. cuts: (node, input)."""
+    if not cuts:
+        return graph, stats, bits
     nodes: list[Node] = []
     copies: dict[str, str] = {}
     for node in graph.nodes:
         names = list(node.inputs)
         for i, name in enumerate(names):
-            if (node.name, name) in cut:
+            if (node.name, name) in cuts:
                 names[i] = f"{node.name}.input{i}"
                 copies[names[i]] = name
                 nodes.append(requantize(names[i], name, names[i]))
@@ -59,7 +67,7 @@ def _cuts(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int
     tied = {name: group[0] for group in grid_groups(graph) for name in group}
     tops = {name: top_exponent(span(stats[name], bits[name], graph[name].clamp), bits[name]) for name in groups}
     own = {name: max(tops[member] for member in group) for name, group in groups.items()}
-    read = _read(graph)
+    computed = read(graph)
     cuts: set[tuple[str, str]] = set()
     indices, numbers = _indices(graph), whole(graph)
     for parts, node in sorted(concats, key=lambda row: max(own[name] for name in row[0])):
@@ -71,7 +79,7 @@ def _cuts(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int
                 continue
             if groups[name] is groups[out] or tied[name] != tied[out]:
                 continue
-            finest = min((own[member] for member in read & groups[name]), default=top)
+            finest = min((own[member] for member in computed & groups[name]), default=top)
             if bits[name] == 16 and needed[name] < top and finest + MARGIN <= top:
                 cuts.add((node.name, name))
                 continue
@@ -91,7 +99,7 @@ def _parts(graph: Graph, node: Node) -> list[str]:
     return [node.outputs[0], *dict.fromkeys(name for name in node.inputs if not graph[name].is_const)]
 
 
-def _read(graph: Graph) -> set[str]:
+def read(graph: Graph) -> set[str]:
     """The tensors that something is computed from, not only moved, and the results."""
     moved = {node.name: OPS[node.op].moved(node.inputs) if OPS[node.op].grid == "same" else [] for node in graph.nodes}
     return {*graph.outputs, *(name for node in graph.nodes for name in node.inputs if name not in moved[node.name])}
