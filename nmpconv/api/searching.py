@@ -12,7 +12,7 @@ from nmpconv.api.file_argument import NmpFile, data_of, sources
 from nmpconv.api.file_commands import bench
 from nmpconv.api.keyword_checks import FREE, check, forgiving
 from nmpconv.api.models import on_disk
-from nmpconv.base.files import write_folder
+from nmpconv.base.files import check_folder, write_folder
 from nmpconv.base.progress import Progress, reporter, silent
 from nmpconv.bisection import Bisected
 from nmpconv.conversion.option_types import Decoder
@@ -55,6 +55,8 @@ def bisect(
         print(bisected.rows[0], bisected.recipe)
     """
     check(bisect, {name: value for name, value in locals().items() if name not in {*FREE, "file"}})
+    if output is not None:
+        check_folder(Path(output))
     progress = reporter(progress)
     content, samples = data_of(file), sources(data)
     path = Path(file) if isinstance(file, str | Path) else Path("the file")

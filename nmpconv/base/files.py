@@ -87,6 +87,8 @@ def place(path: Path | str) -> str:
     from nmpconv.base.near_names import suggestion  # with difflib, which only an error needs
 
     path, near = Path(path), ""
+    if str(path).startswith("~"):
+        return f"a shell expands ~ only where a word begins with it; give {os.path.expanduser(path)}"
     with suppress(OSError, ValueError), os.scandir(path.parent) as entries:
         names = [entry.name for entry in islice(entries, NAMES_READ)]
         near = suggestion(path.name, [name for name in names if _is_pattern(name) or not _is_pattern(path.name)])
@@ -161,11 +163,28 @@ def check_output(path: Path) -> None:
             raise OutputError("is not a regular file, and only such can appear whole or not at all", where=str(path))
         if not path.parent.is_dir():
             raise OutputError(f"the folder {path.parent} does not exist", where=str(path))
+        _check_writable(path.parent, path)
         os.lstat(path)
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # too long, or a NUL
         raise OutputError(f"no file can have this name: {error_text(error)}", where=str(path)) from error
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses, before any work, a folder that `write_folder` cannot write. Raises OutputError."""
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise OutputError("the folder is not empty", where=str(folder), hint="name a new one")
+        _check_writable(next(parent for parent in folder.absolute().parents if parent.is_dir()), folder)
+    except (OSError, ValueError) as error:  # a file; ValueError: a NUL in the name
+        raise OutputError(f"cannot write: {error_text(error)}", where=str(folder)) from error
+
+
+def _check_writable(folder: Path, path: Path) -> None:
+    """Refuses a path of which the folder that it would be made in takes no files."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(f"the folder {folder} cannot be written to", where=str(path))
 
 
 def error_text(error: Exception) -> str:
@@ -213,9 +232,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     behind.
     """
     temporary = handle = None
+    check_folder(folder)
     try:
-        if folder.exists() and any(folder.iterdir()):
-            raise OutputError("the folder is not empty", where=str(folder), hint="name a new one")
         folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(folder)

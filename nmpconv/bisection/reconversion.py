@@ -27,9 +27,9 @@ from nmpconv.conversion.context import Context
 from nmpconv.conversion.option_types import is_allowed, option_flag
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import Fitter, Prepared, Recipe
-from nmpconv.data.samples import Data
+from nmpconv.data.samples import Data, Samples
 from nmpconv.errors import InputError
-from nmpconv.file.reader import FileTensor, Model
+from nmpconv.file.reader import FilePort, FileTensor, Model
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph, Quant
 from nmpconv.ops import WEIGHTED, layer_inputs
@@ -77,7 +77,10 @@ def rebuild(
     options, how, count = _told(path, model, file, recipe)
     by_name = recipes.RecipeFile() if recipe is None else recipes.load(recipe)
     context = Context(model, options, by_name, None, progress, Trace(), Here())
-    known = calibrate(context, import_model(context, data))
+    imported = import_model(context, data)
+    for port in file.inputs:
+        _check_kind(port, imported.samples[port.name])
+    known = calibrate(context, imported)
     if len(known.feeds) != count:
         raise InputError(
             f"{len(known.feeds)} samples; the file was calibrated with {count}",
@@ -104,6 +107,17 @@ def rebuild(
             hint="give the data that the file was calibrated with, and the --recipe that it was converted by",
         )
     return Rebuilt(file, options, known, fitter, how, floats, rounded, prepared.ranged, edited)
+
+
+def _check_kind(port: FilePort, samples: Samples) -> None:
+    """Refuses arrays where the file was calibrated with pictures, and the reverse."""
+    theirs, ours = ("images" if looks is not None else "arrays" for looks in (samples.preprocess, port.preprocess))
+    if theirs != ours:
+        raise InputError(
+            f"{theirs}, but input {port.name!r} was converted from {ours}",
+            where="--data",
+            hint="give the data of the conversion",
+        )
 
 
 def _told(path: Path, model: Path, file: Model, recipe: Path | None) -> tuple[Options, Recipe, int]:

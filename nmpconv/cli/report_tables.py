@@ -144,7 +144,8 @@ def _costliest(report: Report, names: Mapping[str, str]) -> str:
     worst = report.steepest
     if worst is None:
         return ""
-    return f"{worst.name} ({worst.op}): {console.decibels(worst.fall)} less than before it; {report.noise.skipped}"
+    fall = f"{worst.name} ({worst.op}): {console.decibels(worst.fall)} less than before it"
+    return "; ".join(filter(None, [fall, report.noise.skipped]))
 
 
 def _bias_rule(report: Report) -> str:

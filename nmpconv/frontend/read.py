@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def read(
     room = BYTES_MAX
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            room -= _load_external(tensor, file.parent, str(path), room)
+            room -= _load_external(tensor, _folders(file), str(path), room)
     framework_operators.rewrite(model.graph, opset(model, str(path)))
     if on_reals:
         integer_operators.rewrite(model.graph, str(path))
@@ -138,7 +138,10 @@ def external_files(path: Path) -> list[Path]:
         return []
     external = [tensor for tensor in _tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
     names = {entry.value for tensor in external for entry in tensor.external_data if entry.key == "location"}
-    return [file for file in (path.parent / name for name in sorted(names)) if file.is_file()]
+    placed = (
+        next((at for folder in _folders(path) if (at := folder / name).is_file()), None) for name in sorted(names)
+    )
+    return [file for file in placed if file is not None]
 
 
 def opset(model: onnx.ModelProto, where: str) -> int:
@@ -183,32 +186,45 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
                 yield attribute.t
 
 
-def _load_external(tensor: onnx.TensorProto, folder: Path, where: str, room: int) -> int:
-    """Move the tensor's bytes into the tensor; only regular files inside of the folder are opened.
+def _folders(file: Path) -> list[Path]:
+    """The folders that external data may lie in: the model's, and that of the file behind it where the model is a link,
+    as in caches of downloads."""
+    return list(dict.fromkeys([file.parent.resolve(), file.resolve().parent]))
+
+
+def _in_first(folders: Sequence[Path], name: str) -> Path:
+    """A file in the first of the folders that has it; in the first folder where none has."""
+    paths = [folder / name for folder in folders]
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def _load_external(tensor: onnx.TensorProto, folders: Sequence[Path], where: str, room: int) -> int:
+    """Moves the tensor's bytes into the tensor; only regular files inside of the folders are opened.
 
     room: the most bytes that it may have. Returns how many it has.
     """
 
-    def refuse(problem: str) -> InputError:
-        hint = "external data must lie in the model's folder"
+    def refuse(problem: str, hint: str = "external data must lie in the model's folder") -> InputError:
         return InputError(f"tensor '{tensor.name}' {problem}", where=where, hint=hint)
 
     try:
         info = ExternalDataInfo(tensor)
         location, offset = Path(info.location), info.offset or 0
-        target = (folder.resolve() / location).resolve()
+        target = _in_first(folders, info.location).resolve()
     except (OSError, ValueError) as error:  # numbers that are none; names that no file can have
         raise refuse(f"names its data in a way that cannot be read: {error}") from error
     if location.is_absolute() or ".." in location.parts:
         raise refuse(f"has its data outside of the model's folder: {info.location}")
-    if not target.is_relative_to(folder.resolve()):
+    if not any(target.is_relative_to(folder) for folder in folders):
         raise refuse(f"has its data behind a link that leads out of the model's folder: {info.location}")
     if not target.is_file():
         raise refuse(f"has its data in a file that does not exist: {info.location}")
     available = target.stat().st_size - offset
     length = available if info.length is None else info.length
     if offset < 0 or length < 0 or length > available:
-        raise refuse(f"needs bytes {offset} to {offset + length} of {info.location}, which has {offset + available}")
+        problem = f"needs bytes {offset} to {offset + length} of {info.location}, which has {offset + available}"
+        with target.open("rb") as stream:
+            raise refuse(problem, hint_for(stream.read(64)))
     if length > room:
         raise InputError(f"its external data has more than {BYTES_MAX} bytes", where=where, hint="a smaller model")
     with target.open("rb") as stream:

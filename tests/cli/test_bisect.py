@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nmpconv.errors import ExitCode
@@ -32,11 +34,21 @@ def test_what_is_shown_and_written(cli) -> None:
         assert Path("other", name).read_bytes() == Path("c.bisect", name).read_bytes()
 
 
-def test_nothing_is_left_by_what_fails(cli) -> None:
+def test_nothing_is_left_by_what_fails(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli(*CONVERT).code == 0
+    Path("here").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+        ran = cli(*BISECT, "-o", "here/c")
+    assert (ran.code, ran.left) == (ExitCode.OUTPUT, [])
+    assert "cannot be written to" in ran.err and "rank" not in ran.err
     ran = cli("bisect", "model.onnx", "model.nmp", "--data", "images")
     assert (ran.code, ran.left) == (ExitCode.INPUT, [])
     assert "made of another model" in ran.err
+    np.save("arrays.npy", np.zeros((8, 3, 8, 8), np.float32))
+    ran = cli(*BISECT[:-1], "arrays.npy")
+    assert (ran.code, ran.left) == (ExitCode.INPUT, [])
+    assert "arrays, but input 'x' was converted from images" in ran.err
     ran = cli(*BISECT, "--metric", "nothing")
     assert (ran.code, ran.left) == (ExitCode.USAGE, [])
 

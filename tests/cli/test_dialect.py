@@ -206,6 +206,7 @@ def test_hints_for_more_arguments_than_there_are(cli, command: str, hint: str) -
         ("sub/a*3.npy", "did you mean 'a*b.npy'?"),
         ("a*/x.npy", "the current folder is"),
         ("sub/b.npy", "did you mean 'a*b.npy'?"),
+        ("~/none.npy", f"give {Path.home() / 'none.npy'}"),
     ],
 )
 def test_patterns_and_names_that_look_like_some(cli, data: str, hint: str) -> None:

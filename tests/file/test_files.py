@@ -19,7 +19,7 @@ import pytest
 from verified import Status, in_c, verified
 
 from nmpconv.base import files
-from nmpconv.base.files import read_file, write_file, write_folder
+from nmpconv.base.files import check_folder, check_output, read_file, write_file, write_folder
 from nmpconv.errors import InputError, ModelError, OutputError
 from nmpconv.file import flatbuffer, reader
 from nmpconv.file.writer import to_bytes
@@ -276,6 +276,13 @@ def test_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert os.listdir(tmp_path) == ["m.nmp"]
     with pytest.raises(OutputError, match=r"new/a\.c: cannot write: No space left on device"):
         write_folder(tmp_path / "new", {"a.c": b""})
+
+
+def test_a_folder_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    for check, path in ((check_output, tmp_path / "m.nmp"), (check_folder, tmp_path / "new" / "sub")):
+        with pytest.raises(OutputError, match=rf"{path.name}: the folder {tmp_path} cannot be written to"):
+            check(path)
 
 
 @pytest.mark.parametrize("call", ["open", "mkdir"])

@@ -1,4 +1,4 @@
-"""Model files: shapes and outputs that the user asks for, damaged files, external data."""
+"""Model files: shapes and outputs that the user asks for, damaged files."""
 
 from __future__ import annotations
 
@@ -304,57 +304,6 @@ def test_cycle(path):
 def test_a_node_that_reads_its_own_result(path):
     build("(float[1,4] x) => (y) { [own] a = Add(x, a) y = Relu(a) }", 13, path)
     expected = f"{path}: node 'own' (Add) is on a cycle: it reads what depends on its own result"
-    assert refusal(load, path) == (InputError, expected)
-
-
-# -- external data ----------------------------------------------------------------------------------------------------
-
-
-def external(path, location: str, **numbers: int) -> None:
-    model = build("(float[1,4] x) => (y) <float[1,4] c> { y = Add(x, c) }", 13)
-    tensor = model.graph.initializer[0]
-    tensor.ClearField("raw_data")
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    for key, value in {"location": location, **numbers}.items():
-        tensor.external_data.add(key=key, value=str(value))
-    path.write_bytes(model.SerializeToString())
-
-
-def test_external_data(path):
-    data = np.arange(6, dtype=np.float32)
-    (path.parent / "weights").mkdir()
-    (path.parent / "weights" / "w.bin").write_bytes(data.tobytes())
-    external(path, "weights/w.bin", offset=8, length=16)
-    graph = load(path)
-    assert graph["c"].data.tolist() == [[2.0, 3.0, 4.0, 5.0]]
-
-
-@pytest.mark.parametrize(
-    ("location", "numbers", "found"),
-    [
-        ("/etc/hostname", {}, "has its data outside of the model's folder: /etc/hostname"),
-        ("../outside.bin", {}, "has its data outside of the model's folder: ../outside.bin"),
-        ("link.bin", {}, "has its data behind a link that leads out of the model's folder: link.bin"),
-        (
-            "folder/outside.bin",
-            {},
-            "has its data behind a link that leads out of the model's folder: folder/outside.bin",
-        ),
-        ("missing.bin", {}, "has its data in a file that does not exist: missing.bin"),
-        ("short.bin", {"offset": 4, "length": 16}, "needs bytes 4 to 20 of short.bin, which has 16"),
-        ("short.bin", {"offset": 99}, "needs bytes 99 to 16 of short.bin, which has 16"),
-    ],
-)
-def test_external_data_refusals(location, numbers, found, tmp_path):
-    (tmp_path / "outside.bin").write_bytes(bytes(16))
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "link.bin").symlink_to(tmp_path / "outside.bin")
-    (folder / "folder").symlink_to(tmp_path)
-    (folder / "short.bin").write_bytes(bytes(16))
-    path = folder / "model.onnx"
-    external(path, location, **numbers)
-    expected = f"{path}: tensor 'c' {found} (external data must lie in the model's folder)"
     assert refusal(load, path) == (InputError, expected)
 
 
