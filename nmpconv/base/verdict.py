@@ -5,7 +5,8 @@ Both models see the same samples. The word comes from the first of these that is
 1. labels: points of top-1 that the integers lose against the float model;
 2. boxes: points of AP50 that they lose, or where only the float model's boxes are known, that they lack to 100 %;
 3. scores of classes: % of the answers, the best classes, that they lose;
-4. any other output: their SQNR.
+4. any other output: their SQNR;
+5. indices or truth alone: % of the elements that are not the float model's.
 
 `KEEPS` and `LITTLE` are the bounds. There is no word where the 95 % confidence interval reaches from the bound of
 "keeps" to beyond `FAR`: so few samples promise nothing, and condemn nothing. Labels that the float model guesses no
@@ -28,10 +29,10 @@ import numpy as np
 from nmpconv.base import confidence
 from nmpconv.base.quantities import decibels, scaled, size
 
-TOP1, AP50, AGREEMENT, SQNR = "top1", "ap50", "agreement", "sqnr"
-KEEPS: Mapping[str, float] = {TOP1: 1.0, AP50: 1.0, AGREEMENT: 2.0, SQNR: 30.0}
-LITTLE: Mapping[str, float] = {TOP1: 3.0, AP50: 3.0, AGREEMENT: 5.0, SQNR: 20.0}
-FAR: Mapping[str, float] = {TOP1: 10.0, AP50: 20.0, AGREEMENT: 20.0, SQNR: 10.0}
+TOP1, AP50, AGREEMENT, SQNR, EQUAL = "top1", "ap50", "agreement", "sqnr", "elements"
+KEEPS: Mapping[str, float] = {TOP1: 1.0, AP50: 1.0, AGREEMENT: 2.0, SQNR: 30.0, EQUAL: 2.0}
+LITTLE: Mapping[str, float] = {TOP1: 3.0, AP50: 3.0, AGREEMENT: 5.0, SQNR: 20.0, EQUAL: 5.0}
+FAR: Mapping[str, float] = {TOP1: 10.0, AP50: 20.0, AGREEMENT: 20.0, SQNR: 10.0, EQUAL: 20.0}
 """Bounds of "keeps", of "loses a little", and of intervals: most points or % that are lost; of SQNR the least dB."""
 WORDS = ("keeps", "loses a little", "loses")
 UNSURE, UNKNOWN = "too few to tell", "not measured"
@@ -91,6 +92,7 @@ class Quality:
     float model's best class. labelled: those with a label; right, float_right: how many of them each model gives;
     lost, gained: how many only the float model, and only the integers give. classes: number of scores.
     db, db_margin: SQNR, and half its 95 % confidence interval. worst_db, worst: SQNR of the worst sample, and its name.
+    equal, equal_margin: % of elements that are the float model's, of indices and truth, and half its interval.
     why: the reason why nothing was compared. None: not known.
     """
 
@@ -108,6 +110,8 @@ class Quality:
     db: float | None = None
     db_margin: float | None = None
     worst_db: float | None = None
+    equal: float | None = None
+    equal_margin: float | None = None
     worst: str = field(default="", compare=False)  # where samples come from makes no other figures
 
     @property
@@ -152,7 +156,8 @@ class Quality:
             return TOP1
         if self.boxes is not None and self.boxes.lost is not None:
             return AP50
-        return AGREEMENT if self.agreed is not None else SQNR if self.db is not None else ""
+        figures = {AGREEMENT: self.agreed, SQNR: self.db, EQUAL: self.equal}
+        return next((basis for basis, figure in figures.items() if figure is not None), "")
 
     @property
     def ap50_margin(self) -> float | None:
@@ -173,6 +178,9 @@ class Quality:
         if self.basis == AP50 and self.boxes is not None and self.boxes.lost is not None:
             margin = math.inf if self.ap50_margin is None else self.ap50_margin
             return self.boxes.lost - margin, self.boxes.lost + margin
+        if self.basis == EQUAL and self.loss is not None:
+            margin = math.inf if self.equal_margin is None else self.equal_margin
+            return self.loss - margin, self.loss + margin
         return self.db_range
 
     @property
@@ -182,6 +190,8 @@ class Quality:
             return (self.float_top1 or 0.0) - (self.top1 or 0.0)
         if self.basis == AGREEMENT:
             return 100 - (self.agreement or 0.0)
+        if self.basis == EQUAL:
+            return 100 - (self.equal or 0.0)
         return self.boxes.lost if self.basis == AP50 and self.boxes else self.db
 
 
@@ -196,12 +206,14 @@ def quality(
     db: float | None = None,
     db_margin: float | None = None,
     each_db: Sequence[float] = (),
+    each_equal: Sequence[float] = (),
     silent: bool = False,
 ) -> Quality:
     """Figures of samples.
 
     names: of the samples: paths, and so on. ours, floats: best class of each, () where it is not known. labels: right
     class of each, None where it has none. classes: number of scores. db, db_margin: SQNR of all. each_db: of each.
+    each_equal: of each the % of indices and truth that are the float model's.
     silent: the float model gives 0 alone, and nothing is to be lost.
     """
     if silent:
@@ -210,6 +222,8 @@ def quality(
     if len(each_db):
         at = int(np.argmin(each_db))
         result = replace(result, worst_db=float(each_db[at]), worst=short_name(names[at]))
+    if len(each_equal):
+        result = replace(result, equal=float(np.mean(each_equal)), equal_margin=confidence.margin(each_equal))
     if len(ours) and len(floats):
         result = replace(result, agreed=int(np.sum(np.equal(ours, floats))))
     known = [i for i, label in enumerate(labels or ()) if label is not None]
@@ -279,6 +293,9 @@ class Verdict:
             clauses.append(_top1(quality))
         if not clauses and quality.db is not None:
             clauses.append(f"is {_nearness(quality)} on {samples}")
+        if not clauses and quality.equal is not None:
+            likely = "" if quality.equal_margin is None else f" (give or take {quality.equal_margin:.1f} points)"
+            clauses.append(f"keeps {_rate(quality.equal)} of the elements on {samples}{likely}")
         if not clauses:
             return f"{self.widths}, {UNKNOWN}: {quality.why}"
         return f"{self.widths} {'; '.join(clauses)}"
@@ -304,6 +321,7 @@ class Verdict:
             ("boxes kept", boxes.agreement),
             ("answers kept", quality.agreement),
             ("top-1", quality.top1),
+            ("elements kept", quality.equal),
         ]
         first = next(((name, _rate(value)) for name, value in named if value is not None), None)
         if first is None and quality.db is not None:
@@ -333,6 +351,8 @@ class Verdict:
             "sqnr_range": quality.db_range,
             "worst_db": quality.worst_db,
             "worst": quality.worst or None,
+            "elements": quality.equal,
+            "elements_margin": quality.equal_margin,
             "footprint": None if self.footprint is None else asdict(self.footprint),
         }
 

@@ -60,7 +60,7 @@ def command(
     Reports agreement and SQNR against the float model, too. Preprocessing is the file's own. The SQNR is taken at the
     input of a final Softmax where there is one, over the whole set. A file with states takes sequences: one with a
     label is judged by its last call, others by all of them. Of an output that is indices or truth, elements are counted
-    that are equal to the float model's.
+    that are equal to the float model's. A class that ArgMax gives is an answer, as the best of scores is.
 
     \b
     Examples:

@@ -431,15 +431,17 @@ def parted(images: Feeds) -> tuple[list[Mapping[str, np.ndarray]], list[Mapping[
 def heads(graph: Graph) -> list[str]:
     """Tensors that accuracy is measured on: the outputs, or the inputs of the Softmax that makes them.
 
-    Indices and truth, as the numbers that they are taken from have the accuracy; but where there is nothing else.
+    Indices and truth only where there is nothing else, and then the numbers that they are taken from.
     """
     makers = {name: (node.op, node.inputs[0]) for name, node in graph.producers().items()}
-    names = list(dict.fromkeys(head(name, makers.get) for name in graph.outputs))
-    return [name for name in names if not _is_counted(makers, name)] or names
+    numbers = {name: _numbers(makers, name) for name in graph.outputs}
+    plain = [name for name in numbers if numbers[name] == name]
+    return list(dict.fromkeys(head(name, makers.get) for name in plain or numbers.values()))
 
 
-def _is_counted(makers: Mapping[str, tuple[str, str]], name: str) -> bool:
-    """Checks that this is indices or truth, moved perhaps."""
-    while name in makers and OPS[makers[name][0]].grid == "same":
-        name = makers[name][1]
-    return name in makers and OPS[makers[name][0]].counted
+def _numbers(makers: Mapping[str, tuple[str, str]], name: str) -> str:
+    """The tensor that indices or truth are taken from, moved perhaps; any other tensor is its own."""
+    at = name
+    while at in makers and OPS[makers[at][0]].grid == "same":
+        at = makers[at][1]
+    return _numbers(makers, makers[at][1]) if at in makers and OPS[makers[at][0]].counted else name

@@ -26,7 +26,7 @@ from nmpconv.evaluation.float_reference import Call, ModelPair, Models, Ran, ran
 from nmpconv.evaluation.judge import Judge
 from nmpconv.evaluation.task_metrics import AP, AveragePrecision, Measure, open_measure, results
 from nmpconv.runtime.costs import footprint
-from nmpconv.runtime.feed import Arrays, Feed
+from nmpconv.runtime.feed import Arrays, Feed, chosen_classes
 from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
 from nmpconv.runtime.ports import Port
@@ -42,7 +42,8 @@ PARTS = 4  # pieces for each thread: who is done early takes another one
 class Evaluation(Summarized):
     """Rates are percentages; None where labels, a reference or a ranked output are missing.
 
-    top1, top5, agreement: by the first output, when it is one vector of scores. sqnr: dB by output, at the input of its
+    top1, top5, agreement: by the first output, when it is one vector of scores, or top1 and agreement by a class that
+    ArgMax gives. sqnr: dB by output, at the input of its
     final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: the mean of those with an
     error. equal: of indices and truth, the elements that are the reference's. metrics: what was asked for by name.
     sequences: of a model with states, how many there were; n is then how many calls were judged. labelled: where the
@@ -140,11 +141,12 @@ def evaluate(
     truth: Sequence[Any] | None = None if boxes is None else feed.boxes(boxes)
     count = feed.calls(limit)
     scores = net.outputs[0]
-    classes = score_count(scores.shape)
+    chosen = chosen_classes(net)
+    classes = chosen or score_count(scores.shape)
     ranked = classes > 0
     labels = _classes(feed, count, label_offset, classes or None)
     truth = labels if truth is None else truth
-    ranks = _Ranks(labels is not None and ranked)
+    ranks = _Ranks(labels is not None and ranked, chosen)
     judge = None if reference is None else Judge(net, reference, feed)
     names: list[str] = []
     wanted = [labels is None or label is not None for label in labels or [None] * count]
@@ -172,9 +174,9 @@ def evaluate(
         n=judged,
         sequences=None if feed.starts is None else sum(start < count for start in feed.starts),
         top1=ranks.ours.percent(1),
-        top5=ranks.ours.percent(RANKED),
+        top5=None if chosen else ranks.ours.percent(RANKED),
         reference_top1=ranks.theirs.percent(1),
-        reference_top5=ranks.theirs.percent(RANKED),
+        reference_top5=None if chosen else ranks.theirs.percent(RANKED),
         agreement=100 * ranks.agreed / judged if judge and ranked else None,
         sqnr=judge.sqnr() if judge else {},
         equal=judge.equal() if judge else {},
@@ -201,7 +203,7 @@ def _measure(
 def _quality(
     names: Sequence[str], feed: Feed, judge: Judge | None, ranks: _Ranks | None, boxes: Measure | None
 ) -> Quality:
-    """Figures for the verdict. ranks: None where the first output is no vector of scores."""
+    """Figures for the verdict. ranks: None where the first output gives no class."""
     unit = "calls" if feed.starts is not None else "images" if feed.size is not None else "samples"
     figures: dict[str, Any] = {}
     if judge is not None:
@@ -274,22 +276,22 @@ class _Hits:
 
 
 class _Ranks:
-    """The best classes of the net and of the float model. labelled: there are right ones. agreed: how often the best
+    """The best classes of the net and of the float model. labelled: there are right ones. chosen: number of classes
+    that indices are chosen from; 0 for scores. agreed: how often the best
     one is the same. best, float_best, labels: of each sample. classes: number of scores."""
 
-    def __init__(self, labelled: bool) -> None:
-        self._labelled = labelled
-        self.ours, self.theirs, self.agreed, self.classes = _Hits(), _Hits(), 0, 0
+    def __init__(self, labelled: bool, chosen: int) -> None:
+        self._labelled, self._chosen = labelled, chosen
+        self.ours, self.theirs, self.agreed, self.classes = _Hits(), _Hits(), 0, chosen
         self.best: list[int] = []
         self.float_best: list[int] = []
         self.labels: list[int | None] = []
 
     def add(self, ours: np.ndarray, theirs: Sequence[np.ndarray], labels: Sequence[int | None]) -> None:
-        """The scores of the next samples, [n, ...]; theirs: () without a float model."""
-        self.classes = ours[0].size
-        places = RANKED if self._labelled else 1  # top-5 is asked of labels alone
-        best = top_k_rows(ours, places)
-        ranks = top_k_rows(theirs, places) if len(theirs) else None
+        """The scores, or indices, of the next samples, [n, ...]; theirs: () without a float model."""
+        self.classes = self._chosen or ours[0].size
+        best = self._ranked(ours)
+        ranks = self._ranked(theirs) if len(theirs) else None
         self.best += [row[0] for row in best]
         self.labels += labels
         if ranks is not None:
@@ -300,6 +302,12 @@ class _Ranks:
                 self.ours.add(best[i], label)
                 if ranks is not None:
                     self.theirs.add(ranks[i], label)
+
+    def _ranked(self, outputs: np.ndarray | Sequence[np.ndarray]) -> list[list[int]]:
+        """The best classes of each sample, the best one first."""
+        if self._chosen:
+            return [[int(np.ravel(index)[0])] for index in outputs]
+        return top_k_rows(outputs, RANKED if self._labelled else 1)  # top-5 is asked of labels alone
 
     def shifted(self, offset: int) -> tuple[str, ...]:
         """The offset of labels with which more samples are right than by luck. offset: that was added to them.

@@ -71,9 +71,10 @@ class Judge:
         return {name: ratio.db for name, ratio in self._sqnr.items()}
 
     def figures(self) -> dict[str, Any]:
-        """Figures of all samples for `nmpconv.base.verdict.quality`; none without an output that has an SQNR."""
+        """Figures of all samples for `nmpconv.base.verdict.quality`; SQNR, or what is equal where no output has one."""
         if not self._sqnr:
-            return {}
+            rows = zip(*self._equal.values(), strict=True)
+            return {"each_equal": [100 * float(np.mean(np.concatenate(row))) for row in rows]}
         signals, noises = np.array([ratio.pieces for ratio in self._sqnr.values()]).transpose(2, 0, 1)
         db = mean_db(self.sqnr().values())
         margin = confidence.margin(effects(signals, noises)) if math.isfinite(db) else None

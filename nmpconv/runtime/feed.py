@@ -20,6 +20,7 @@ from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_s
 from nmpconv.data.sequences import open_frames
 from nmpconv.errors import InputError, UsageError
 from nmpconv.file.reader import Model
+from nmpconv.ops import OPS
 from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
 
@@ -54,7 +55,7 @@ class Feed:
         self._states, self.stream, self._front = net.has_states, stream_of(net.model), front_of(net.model)
         self.starts: tuple[int, ...] | None = None
         names = list(self._ports)
-        self._classes, self._scores = net.labels, score_count(net.outputs[0].shape)
+        self._classes, self._scores = net.labels, chosen_classes(net) or score_count(net.outputs[0].shape)
         sources = for_inputs(sources, names)
         if set(sources) == {""} and len(names) == 1:
             sources = {names[0]: sources[""]}
@@ -259,6 +260,18 @@ def front_of(model: Model) -> FrontEnd | None:
         return replace(audio.parse(text), integers=0) if isinstance(text, str) else None
     except UsageError:
         return None
+
+
+def chosen_classes(net: Net) -> int:
+    """The number of classes that an ArgMax chooses the first output from, a single index; 0 for any other output."""
+    port, makers = net.outputs[0], {out: op for op in net.model.ops for out in op.outputs}
+    maker = makers.get(port.tensor)
+    while maker is not None and OPS[maker.kind].grid == "same":
+        maker = makers.get(maker.inputs[0])
+    if maker is None or not OPS[maker.kind].counted or math.prod(port.shape) > 1:
+        return 0
+    classes = math.prod(net.model.tensors[maker.inputs[0]].shape)
+    return classes if classes > 1 else 0  # the truth of one comparison is no choice
 
 
 def given(net: Net, sources: Mapping[str, Data]) -> list[list[list[np.ndarray]]]:

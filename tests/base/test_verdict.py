@@ -59,6 +59,10 @@ def answers(wrong: int, lost: int, gained: int = 0, labels: bool = True) -> Qual
         (Quality(90, boxes=Boxes(40.0, 41.0, margin=22.0)), "too few to tell", "ap50"),
         (Quality(3, db=33.0, db_margin=25.0), "too few to tell", "sqnr"),
         (Quality(3, db=33.0, db_margin=9.0), "keeps", "sqnr"),
+        (Quality(9, equal=98.0, equal_margin=1.0), "keeps", "elements"),
+        (Quality(9, equal=97.0, equal_margin=1.0), "loses a little", "elements"),
+        (Quality(9, equal=90.0, equal_margin=1.0), "loses", "elements"),
+        (Quality(1, equal=100.0), "too few to tell", "elements"),
     ],
 )
 def test_word(found: Quality, word: str, basis: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -174,6 +175,21 @@ def test_eval_counts_equal_indices(cli) -> None:
     assert other["equal"] < 50
     text = cli("eval", "model.nmp", "--data", "images", "--reference", "model.onnx").out
     assert f"equal    {output['equal']:.2f} % of the elements  i" in text
+    assert re.match(r"verdict  keeps: int16 .*keeps (100|99\.\d) % of the elements on \d+ images", text)
+
+
+def test_a_class_that_the_model_chooses_is_an_answer(cli) -> None:
+    """Not a number with a distance, neither in a conversion's verdict nor in that of eval."""
+    model = cli_files.onnx_model(softmax=False)
+    model.graph.node[-1].CopyFrom(helper.make_node("ArgMax", ["logits"], ["y"], "best", axis=1, keepdims=0))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.INT64, [1]))
+    onnx.save(model, "model.onnx")
+    converted = cli("convert", "model.onnx", "--data", "images", "--json").json
+    assert converted["verdict"]["basis"] == "agreement" and converted["noise"]["shares"]
+    Path("set.csv").write_text("".join(f"images/0{i}.png,{i % 3}\n" for i in range(6)))
+    found = cli("eval", "model.nmp", "--data", "set.csv", "--reference", "model.onnx", "--json").json
+    assert (found["n"], found["agreed"], found["top5"]) == (6, 6, None)
+    assert found["top1"] == found["reference_top1"] and found["verdict"]["basis"] in ("agreement", "top1")
 
 
 def test_eval_limit_and_offset(cli) -> None:

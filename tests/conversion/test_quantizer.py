@@ -68,7 +68,8 @@ def ends(*outputs: str) -> Graph:
         ("u a", ["k", "a"]),
         ("p q t", ["a", "k"]),
         ("j u i a", ["k", "a"]),
-        ("j", ["j"]),
+        ("j", ["l"]),
+        ("j i", ["l"]),
     ],
 )
 def test_heads(outputs: str, expected: list[str]) -> None:
