@@ -13,6 +13,7 @@ OF_LISTS = ("label", "target", "class", "class_id", "y")  # of lists of files, i
 OF_TABLES = ("label", "labels", "target", "class")  # of tables, in which y is an axis
 # Columns of a table of numbers that no model is fed, maybe with a unit behind.
 TIMES = ("time", "timestamp", "t", "index", "date", "datetime", "epoch", "elapsed", "seconds_elapsed")
+NO_NAMES = ("", "unnamed: 0")  # of an index that pandas writes
 UNIT = re.compile(r"\s*[(\[].*|_(?:s|ms|us|ns)$")
 LISTED = 5  # names that a message lists
 NAMELESS = "names need --labels FILE of convert: all classes, a line each, in the order of the model's outputs"
@@ -26,7 +27,8 @@ def place_of(header: Sequence[str], names: Sequence[str]) -> int | None:
 
 def is_time(name: str) -> bool:
     """Checks for a column of time or of an index: `Time (s)`, `timestamp_ms`."""
-    return UNIT.sub("", name.strip().lower()) in TIMES
+    plain = name.strip().lower()
+    return plain in NO_NAMES or UNIT.sub("", plain) in TIMES
 
 
 def class_number(text: str, classes: Sequence[str], where: str) -> int:

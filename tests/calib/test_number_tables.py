@@ -66,7 +66,15 @@ def test_a_column_of_time_is_left_out_where_it_fits_without(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "first"),
-    [("Timestamp (ms)", "17"), ("time [s]", "0.5"), ("time_ms", "3"), ("Date", "2026-01-01 10:00"), ("epoch", "x")],
+    [
+        ("Timestamp (ms)", "17"),
+        ("time [s]", "0.5"),
+        ("time_ms", "3"),
+        ("Date", "2026-01-01 10:00"),
+        ("epoch", "x"),
+        ("", "8"),
+        ("Unnamed: 0", "8"),
+    ],
 )
 def test_times_need_be_no_numbers(tmp_path: Path, name: str, first: str) -> None:
     """As phones, loggers and spreadsheets write them; "time_of_flight" is no time."""

@@ -186,6 +186,18 @@ def test_as_a_package_and_a_subdirectory(model: Path, tmp_path: Path, need_tool:
     assert output([str(user / "b" / "user")]) == "a null or misaligned pointer, or a number out of range\n"
 
 
+def test_a_subdirectory_has_the_build_type_of_its_project(
+    model: Path, tmp_path: Path, need_tool: Callable[..., str]
+) -> None:
+    """Else the project installs a package that does not know where its library lies."""
+    folder = unpack(model, tmp_path / "bundle")
+    text = f'cmake_minimum_required(VERSION 3.14)\nproject(all C)\nadd_subdirectory("{folder}" b)\n'
+    (tmp_path / "CMakeLists.txt").write_text(text)
+    build = tmp_path / "build"
+    subprocess.run([need_tool("cmake"), "-S", tmp_path, "-B", build], check=True, capture_output=True)
+    assert [path.name.partition("-")[2] for path in build.rglob("nmp_*Config-*.cmake")] == ["noconfig.cmake"]
+
+
 @pytest.mark.slow
 @pytest.mark.zoo
 @pytest.mark.parametrize(
