@@ -6,6 +6,8 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from nets import Net
 from nmpconv.calib import engine, fake_quantization
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.noise_budget import _largest, _noise, budget, switched
-from nmpconv.cli.report_tables import on_one_grid
+from nmpconv.cli.report_tables import _costliest, on_one_grid
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
@@ -252,3 +254,10 @@ def test_what_is_infinite_in_both_is_no_noise() -> None:
     plain = np.array([1, 2, -np.inf, 3], np.float32)
     assert _noise(plain, plain) == 0
     assert _noise(np.array([1, np.inf, -np.inf, 3.5], np.float32), plain) == 3**2 + 0.5**2
+
+
+@pytest.mark.parametrize(("skipped", "more"), [("", ""), ("too large", "; too large")])
+def test_the_steepest_layer_where_no_tensor_has_a_share(skipped: str, more: str) -> None:
+    steepest = SimpleNamespace(name="a", op="conv2d", fall=9.0)
+    report: Any = SimpleNamespace(costliest={}, steepest=steepest, noise=SimpleNamespace(skipped=skipped))
+    assert _costliest(report, {}) == f"a (conv2d): 9.0 dB less than before it{more}"
