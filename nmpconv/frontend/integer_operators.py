@@ -4,7 +4,8 @@
 2. DynamicQuantizeLinear, whose grid is that of each input: nothing. Its integers are the reals, on a grid of scale 1.
    Biases that are rounded to that grid keep their reals.
 3. ConvInteger and MatMulInteger, and what onnxruntime fuses of them: Conv and MatMul of integers less their zero point.
-   MatMulNBits, whose weights are packed and have a grid for each block: MatMul. DynamicQuantizeLSTM: LSTM.
+   MatMulNBits, whose weights are packed and have a grid for each block: MatMul. DynamicQuantizeLSTM: LSTM. QAttention:
+   Attention.
 4. Outputs of the model that are quantized integers: the same numbers as reals, on a grid of scale 1.
 5. Quant and BipolarQuant: see `nmpconv.frontend.qonnx`.
 6. Operators that choose among integers of one grid, or put constants between them, as Pad and Concat do:
@@ -63,6 +64,7 @@ _OTHERS = {
     "com.microsoft.DynamicQuantizeMatMul": "_dynamic_matmul",
     "com.microsoft.MatMulIntegerToFloat": "_matmul_to_float",
     "com.microsoft.MatMulNBits": "_matmul_of_blocks",
+    "com.microsoft.QAttention": "_attention",
     "com.microsoft.QGemm": "_gemm",
     "com.microsoft.QLinearConcat": "_concat",
     "com.microsoft.QLinearWhere": "_choice",
@@ -311,6 +313,14 @@ class _Writer(QonnxRewriter):
             weights.append(self._const(((self._array(name) - z) * s).transpose(0, 2, 1).astype(np.float32)))
         inputs = [x, *weights, b, lengths, h, c, p]
         self.nodes.append(helper.make_node("LSTM", inputs, node.output, node.name, **self._attributes()))
+
+    def _attention(self, node: onnx.NodeProto) -> None:
+        x, w, bias, xs, ws, *more = node.input
+        mask, xz, wz, past = (*more, "", "", "", "")[:4]
+        real = x if x in self._dynamic_reals else self._real(x, xs, xz)
+        inputs = [real, self._real(w, ws, wz, axis=1), bias, mask, past]
+        attributes = {"domain": node.domain, **self._attributes()}
+        self.nodes.append(helper.make_node("Attention", inputs, node.output, node.name, **attributes))
 
     def _scaled(self, a: str, b: str, scales: Iterable[str], bias: str) -> None:
         y = self._add("MatMul", [a, b])

@@ -15,7 +15,7 @@ _HINTS = {
     "com.microsoft": _OPTIMIZED,
     **dict.fromkeys(("com.microsoft.nchwc", "com.ms.internal.nhwc"), _BLOCKED),
     **dict.fromkeys(("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas"), _QCDQ),
-    "ai.onnx.ml": "a cut before it: trees, tables and texts are for the host",
+    "ai.onnx.ml": "a cut before it: tables and texts are for the host",
 }
 # Of onnxruntime's domain, but not by its optimizer.
 _BLOCKS = ("GatherBlockQuantized", "MatMulBnb4", "MatMulFpQ4", "MatMulNBits", "QMoE")
@@ -31,7 +31,9 @@ _EXPORTED = (
 )
 
 _KERNELS = "a linear model or a small network: kernels over support vectors are for the host"
+_TREES = "a small network, or C code of the trees (emlearn, m2cgen): trees compare, and have no products"
 _BY_NAME = {
+    **dict.fromkeys((f"ai.onnx.ml.TreeEnsemble{kind}" for kind in ("", "Classifier", "Regressor")), _TREES),
     **dict.fromkeys(("ai.onnx.ml.SVMClassifier", "ai.onnx.ml.SVMRegressor"), _KERNELS),
     "ai.onnx.ml.Imputer": "a model without it, and missing numbers filled in before: integers have no NaN",
 }

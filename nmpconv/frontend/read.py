@@ -17,6 +17,7 @@ from nmpconv.frontend import (
     input_values,
     integer_operators,
     local_functions,
+    polynomial_features,
     sparse_tensors,
     tflite,
 )
@@ -74,8 +75,8 @@ def read(
     on_reals: bool = True,
 ) -> onnx.ModelProto:
     """The model with all weights in memory and dense, nodes in order, local functions inlined, the branches of an If
-    taken that constants decide, and operators of frameworks and on integers rewritten (`framework_operators` and
-    `integer_operators`).
+    taken that constants decide, and operators of frameworks, products of features and operators on integers rewritten
+    (`framework_operators`, `polynomial_features`, `integer_operators`).
 
     values: of inputs that become constants; shapes: of inputs with dynamic dimensions. on_reals: False keeps operators
     on integers. Raises InputError for no such file, UsageError for values that do not fit.
@@ -107,6 +108,7 @@ def read(
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             room -= _load_external(tensor, _folders(file), str(path), room)
     framework_operators.rewrite(model.graph, opset(model, str(path)))
+    polynomial_features.rewrite(model.graph, str(path))
     if on_reals:
         integer_operators.rewrite(model.graph, str(path))
     else:
@@ -145,8 +147,11 @@ def external_files(path: Path) -> list[Path]:
 
 
 def opset(model: onnx.ModelProto, where: str) -> int:
-    """The version of the default domain; InputError outside of OPSET_MIN..OPSET_MAX."""
+    """The version of the default domain, the newest where no node needs one; InputError outside of
+    OPSET_MIN..OPSET_MAX."""
     versions = [int(entry.version) for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS]
+    if not versions and model.graph.node and not any(node.domain in DEFAULT_DOMAINS for node in model.graph.node):
+        return OPSET_MAX
     if not versions:
         raise InputError("names no ONNX opset", where=where)
     if not OPSET_MIN <= versions[0] <= OPSET_MAX:

@@ -62,6 +62,12 @@ OPERATORS = [
         "nmpconv has no such op",
         "a linear model or a small network: kernels over support vectors are for the host",
     ),
+    (
+        "TreeEnsembleRegressor",
+        "ai.onnx.ml",
+        "nmpconv has no such op",
+        "a small network, or C code of the trees (emlearn, m2cgen): trees compare, and have no products",
+    ),
     ("Thing", "my.ops", "nmpconv has no such op", "ONNX's own operators in place of those of my.ops"),
 ]
 
@@ -73,6 +79,15 @@ def test_the_advice_is_by_who_writes_such_operators(kind, domain, why, hint, tmp
         load(tmp_path / "m.onnx")
     [(_, _, *found)] = caught.value.rows
     assert found == [why, hint]
+
+
+def test_a_file_without_operators_of_onnx_needs_no_version_of_them(tmp_path: Path):
+    """As onnxmltools writes trees of XGBoost."""
+    trees = model("TreeEnsembleRegressor", "ai.onnx.ml", {})
+    del trees.opset_import[0]
+    onnx.save(trees, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModel, match="C code of the trees"):
+        load(tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("zeros", [False, True])

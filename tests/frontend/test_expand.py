@@ -30,6 +30,8 @@ FUNCTIONS = [
     *((kind, 22, f"{IMAGE} {{ t = Tanh(x) y = {kind}(t) }}") for kind in ("Asin", "Acos")),
     ("Atanh", 22, f"{IMAGE} <float c = {{0.9}}> {{ t = Tanh(x) u = Mul(t, c) y = Atanh(u) }}"),
     ("Acosh", 22, f"{IMAGE} <float c = {{1.1}}> {{ t = Abs(x) u = Add(t, c) y = Acosh(u) }}"),
+    ("Round/float32", 13, f"{IMAGE} <float c = {{12582912}}> {{ a = Add(x, c) y = Sub(a, c) }}"),
+    ("Round/to quarters", 13, f"{IMAGE} <float c = {{3145728}}> {{ a = Sub(x, c) y = Add(c, a) }}"),
     ("Cast/whole part", 13, f"{IMAGE} {{ i = Cast<to=7>(x) y = Cast<to=1>(i) }}"),
     (
         "Cast/index",

@@ -57,10 +57,21 @@ CASES = [
         "{ y = com.microsoft.MultiHeadAttention<num_heads=2,scale=0.7>(q, k, v, b, m) }",
     ),
     (
+        "keys and values by heads",
+        "(float[1,5,8] q, float[1,2,6,4] k, float[1,2,6,4] v) => (y) "
+        "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, v) }",
+    ),
+    (
         "embeddings",
         f"{TOKENS}) => (y) <{IDS}, int32[1,5] s = {{0,1,2,0,0}}, int32[1,5] m = {{1,1,1,0,0}}, {TABLES}, {WEIGHTS}> "
         "{ j = Cast<to=6>(i) e, n = com.microsoft.EmbedLayerNormalization<epsilon=0.01>"
         "(j, s, words, places, kinds, scale, shift, m) "
+        "t = Add(x, e) y = com.microsoft.Attention<num_heads=2>(t, w, b, n) }",
+    ),
+    (
+        "embeddings without a mask",
+        f"{TOKENS}) => (y) <{IDS}, {TABLES}, {WEIGHTS}> "
+        "{ j = Cast<to=6>(i) e, n = com.microsoft.EmbedLayerNormalization(j, , words, places, , scale, shift) "
         "t = Add(x, e) y = com.microsoft.Attention<num_heads=2>(t, w, b, n) }",
     ),
 ]
@@ -88,4 +99,11 @@ def test_a_past_is_refused(tmp_path: Path) -> None:
     )
     build(text, 17, tmp_path / "m.onnx", CONTRIB)
     with pytest.raises(UnsupportedModel, match=r"a past \('p'\); instead: an export without onnxruntime's optimizer"):
+        load(tmp_path / "m.onnx")
+
+
+def test_keys_and_values_in_one_tensor_are_refused(tmp_path: Path) -> None:
+    text = "(float[1,5,8] q, float[1,6,2,2,4] k) => (y) { y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k) }"
+    build(text, 17, tmp_path / "m.onnx", CONTRIB)
+    with pytest.raises(UnsupportedModel, match="in one tensor, which onnxruntime has on GPUs alone; instead: an"):
         load(tmp_path / "m.onnx")

@@ -199,6 +199,25 @@ def test_lstm_of_integers(direction, tmp_path):
     assert np.abs(got - wanted).max() <= 0.03 * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize("integers", ["q, a, n = DynamicQuantizeLinear(x)", "q = QuantizeLinear(x, s, z)"])
+def test_attention_of_integers(integers: str, tmp_path: Path) -> None:
+    """The same attention with real weights is within the steps of its input."""
+    grid = "a, v, , n, h" if "Dynamic" in integers else "s, v, , z, h"
+    given = "uint8[8,12] w, float[12] b, float v = {0.01}, uint8 h = {7}, float s = {0.06}, uint8 z = {128}"
+    text = (
+        f"(float[1,5,8] x) => (y) <{given}> {{ {integers} y = com.microsoft.QAttention<num_heads=2>(q, w, b, {grid}) }}"
+    )
+    weights = np.random.default_rng(0).integers(0, 256, (8, 12))
+    header, arrays = ', "com.microsoft" : 1', {"w": weights.astype(np.uint8)}
+    build(text, 17, tmp_path / "m.onnx", header, arrays)
+    graph = load(tmp_path / "m.onnx")
+    plain = "(float[1,5,8] x) => (y) <float[12] b> { y = com.microsoft.Attention<num_heads=2>(x, w, b) }"
+    feed = feeds(graph)
+    [got] = run(to_onnx(graph, graph.outputs), feed)
+    [wanted] = run(build(plain, 17, None, header, {"w": 0.01 * (weights - 7.0)}), feed)
+    assert np.abs(got - wanted).max() <= 0.02 * np.abs(wanted).max()
+
+
 INPUTS = [
     ("uint8", "y = Cast<to=1>(x)"),
     ("uint8/dequantized", "y = DequantizeLinear(x, s, z)"),

@@ -24,6 +24,7 @@ from nmpconv.frontend.expand import (
     quantized,
     recurrent,
     regions,
+    rounding_trick,
     spectra,
     tensor_lists,
     unpooling,
@@ -62,6 +63,7 @@ _FORMS = (
     pooling.FORMS,
     powers.FORMS,
     quantized.FORMS,
+    rounding_trick.FORMS,
     unpooling.FORMS,
     volumes.FORMS,
 )

@@ -27,13 +27,22 @@ def attention(node: OnnxNode, body: Body) -> None:
 
 
 def multi_head_attention(node: OnnxNode, body: Body) -> None:
-    """Attention of queries, keys and values: those, biases, mask, bias of scores, past keys, past values."""
+    """Attention of queries, keys and values: these, biases, mask, bias of scores, past keys, past values."""
     _refuse(node, {6: "a past", 7: "a past"})
-    sides = [node.input(i) for i in range(3)]
-    if not all(sides) or any(len(body.shape(side)) != 3 for side in sides):
-        raise Unsupported("packed or split queries, keys and values", hint="three of [batch, tokens, width]")
+    sides = _sides(node, body)
     sizes = [body.shape(side)[-1] for side in sides]
     _attend(node, body, _biased(node, body, sides, sizes, 3), mask=4, scores=5)
+
+
+def _sides(node: OnnxNode, body: Body) -> list[str]:
+    """Queries, keys and values, [batch, tokens, width] each; keys and values may come by heads, [batch, heads, tokens,
+    size]."""
+    names = list(filter(None, node.inputs[:3]))
+    if len(names) != 3 or any(len(body.shape(name)) == 5 for name in names):
+        why = "queries, keys and values in one tensor, which onnxruntime has on GPUs alone"
+        raise Unsupported(why, hint="an optimized export for CPUs, or one without onnxruntime's optimizer")
+    heads = [body("Transpose", name, perm=[0, 2, 1, 3]) if len(body.shape(name)) == 4 else name for name in names]
+    return [body("Reshape", side, np.array([0, 0, -1])) if len(body.shape(side)) == 4 else side for side in heads]
 
 
 def _refuse(node: OnnxNode, names: dict[int, str]) -> None:
@@ -68,8 +77,9 @@ def _attend(node: OnnxNode, body: Body, sides: Sequence[str], mask: int, scores:
     if node.input(scores):
         logits = body("Add", logits, node.input(scores))
     hidden = node.number("mask_filter_value", _FILTER)
-    if node.input(mask):
-        logits = body("Add", logits, body("Mul", body("Sub", 1.0, _kept(node, body, mask, keys)), hidden))
+    shown = _kept(node, body, mask, keys) if node.input(mask) else ""
+    if shown and not (body.to.is_const(shown) and np.ptp(body.to.constants[shown]) == 0):  # all alike: no difference
+        logits = body("Add", logits, body("Mul", body("Sub", 1.0, shown), hidden))
     if node.integer("unidirectional", 0):
         if queries != keys:
             raise Unsupported(f"unidirectional with {queries} queries and {keys} keys", hint="as many of both")
@@ -95,15 +105,18 @@ def _kept(node: OnnxNode, body: Body, index: int, keys: int) -> str:
 
 
 def embed(node: OnnxNode, body: Body) -> None:
-    """Normalized sums of embeddings of words, places and segments; how many words count; the sums."""
+    """Normalized sums of embeddings of words, places and segments; how many words count, 0 without a mask; the sums."""
     words, segments, mask = node.input(0), node.input(1), node.input(7)
     tokens = body.shape(words)[-1]
     places = node.input(8) or body.operand(np.arange(tokens, dtype=np.int64).reshape(1, -1))
     total = body("Add", body("Gather", node.input(2), words), body("Gather", node.input(3), places))
     if segments:
         total = body("Add", total, body("Gather", node.input(4), segments))
-    if mask and len(node.outputs) > 1 and node.outputs[1]:
-        body("ReduceSum", mask, np.array([1]), output=node.outputs[1], keepdims=0)
+    if len(node.outputs) > 1 and node.outputs[1]:
+        if mask:
+            body("ReduceSum", mask, np.array([1]), output=node.outputs[1], keepdims=0)
+        else:
+            body.rename(body.operand(np.zeros(1, np.int32)), node.outputs[1])
     if len(node.outputs) > 2 and node.outputs[2]:
         body.rename(total, node.outputs[2])
     epsilon = node.number("epsilon", SKIP_EPSILON)

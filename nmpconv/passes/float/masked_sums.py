@@ -6,8 +6,8 @@ position adds to that would take the range of the mask, too, and the depth of th
 1. minimum(x, mask) + bias is minimum(x + bias, mask): what is hidden counts for nothing either way.
 2. minimum(minimum(x, mask), other) is the minimum of x and of what either hides.
 3. On the way to a sum the mask passes axes of length 1 that are put in front.
-4. A mask that is computed and subtracted is added: x - m * 1e4 is x + m * -1e4, as `passes.quantize.attention_masks`
-   knows it.
+4. A mask that is computed, moved or not, and subtracted is added: x - m * 1e4 is x + m * -1e4, as
+   `passes.quantize.attention_masks` knows it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def _moved(editor: Editor, node: Node) -> bool:
 
 
 def _added(editor: Editor, node: Node) -> bool:  # case 4
-    product = editor.producer(node.inputs[1]) if node.op == "sub" else None
+    product, moves = editor.producer(node.inputs[1]) if node.op == "sub" else None, list[Node]()
+    while product is not None and product.op in MOVES and editor.only_user(product.outputs[0]):
+        moves.append(product)
+        product = editor.producer(product.inputs[0])
     if product is None or product.op != "mul" or not editor.only_user(product.outputs[0]):
         return False
     m, factor = sorted(product.inputs, key=lambda name: editor[name].is_const)
@@ -69,6 +72,8 @@ def _added(editor: Editor, node: Node) -> bool:  # case 4
         return False
     editor.remove(node)
     mask = editor.emit("mul", (m, editor.const(factor, -editor.data(factor))), at=product)
+    for move in reversed(moves):
+        mask = editor.emit(move.op, (mask,), move.params, at=move)
     editor.emit("add", (node.inputs[0], mask), at=node, name=node.name, out=out)
     return True
 

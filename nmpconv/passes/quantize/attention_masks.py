@@ -5,7 +5,8 @@
    by what the other ones are at most, and a constant.
 2. A factor that hides need be no larger, and one that the importer made MASKED (`nmpconv.frontend.expand.masks`) goes
    as deep.
-3. Where a mask hides nothing of any sample, its sums are cut off all the same, and have grids that go as deep.
+3. Where a mask hides nothing of any sample, its sums are cut off all the same, and have grids that go as deep. A
+   shallow one, as (1 - m) * -100 or m * 100 - 100, is known by its numbers and by being 0 in all samples.
 
 What is cut off is the Softmax's business alone: a tensor that others read, too, stays. So does what the last Softmax
 reads, which is measured.
@@ -115,7 +116,7 @@ class _Sums:
         self._shown = {value.name: self._alone(value) for value in graph.values.values()}
         for node in graph.nodes:
             parts = [self._shown[name] for name in node.inputs]
-            if node.op == "mul" and any(map(self._hides, node.inputs)):
+            if (node.op == "mul" and any(map(self._hides, node.inputs))) or self._is_unused(node):
                 self._shown[node.outputs[0]] = _Shown(0.0, True)
             elif any(part.masked for part in parts) and (node.op == "add" or OPS[node.op].grid == "same"):
                 least = [part.least for part in parts]
@@ -200,6 +201,14 @@ class _Sums:
         """Checks that all of a constant hides."""
         data = self._graph[name].data
         return data is not None and bool((data <= HIDES).all() or (data == MASKED).all())
+
+    def _is_unused(self, node: Node) -> bool:
+        """Checks for 0 in all samples, made with numbers as large as those of masks: one that no sample uses."""
+        stats = self._stats[node.outputs[0]]
+        if not stats.min == stats.max == 0:
+            return False
+        constants = (data for name in node.inputs if (data := self._graph[name].data) is not None)
+        return any((abs(data) >= -SHALLOW).all() for data in constants)
 
 
 def measured(graph: Graph) -> set[str]:
