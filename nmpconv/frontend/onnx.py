@@ -48,7 +48,11 @@ STEPS_OF_NODE = 640  # of a file's verifier, which has 4 for a byte of the file;
 # No op of a fixed plan of memory: (why, what to do).
 NOT_FIXED = {
     "If": ("what it runs depends on the data", ""),
-    **dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique"), ("the shape of its result depends on data", "")),
+    **dict.fromkeys(("NonZero", "Unique"), ("the shape of its result depends on data", "")),
+    **dict.fromkeys(
+        ("ConstantOfShape", "NonMaxSuppression", "Range"),
+        ("the shape of its result depends on data", "fixed sizes; of a detector, what comes before boxes are selected"),
+    ),
 }
 
 

@@ -15,10 +15,17 @@ from nmpconv.frontend.onnx import load
 from nmpconv.runtime import interpreter
 
 IMAGE = "(float[1,4,9,8] x) => (y)"
+SIZES = "fixed sizes; of a detector, what comes before boxes are selected"
 
 # (id, opset, model, the row of node y without its name)
 ROWS = [
     ("unknown op", 13, "(float[1,4,8,8] x) => (y) { y = Det(x) }", "Det: nmpconv has no such op"),
+    (
+        "a shape of data",
+        13,
+        "(float[1,4] x) => (y) { s = Cast<to=7>(x) t = Squeeze(s) y = ConstantOfShape(t) }",
+        f"ConstantOfShape: the shape of its result depends on data; {SIZES}",
+    ),
     (
         "computed index",
         18,
@@ -276,7 +283,7 @@ def _tail(nodes: list[onnx.NodeProto], *outputs: str) -> onnx.ModelProto:
         pytest.param(
             [helper.make_node("NonMaxSuppression", ["left", "right"], ["y"], "nms")],
             ("y", "n"),
-            [("nms", "NonMaxSuppression", "the shape of its result depends on data", "")],
+            [("nms", "NonMaxSuppression", "the shape of its result depends on data", SIZES)],
             "left,right,n",
             "1 of 4",
             id="boxes",
