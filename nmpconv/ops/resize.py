@@ -233,15 +233,18 @@ def _target(node: OnnxNode, to: GraphBuilder, shape: tuple[int, ...]) -> tuple[l
 def _lower_weighted(
     node: OnnxNode, to: GraphBuilder, mode: str, places: Sequence[np.ndarray | None], scales: Sequence[float]
 ) -> None:
-    if any(place is not None for place in places[:2]):
-        raise Unsupported(f"mode {mode} over the batch or the channels", hint="over H and W of [N,C,H,W]")
-    x = to.nhwc(node.input(0))
+    is_last = len(places) == 4 and places[0] is places[3] is None and places[1] is not None  # [N,H,W,C]
+    if not is_last and any(place is not None for place in places[:2]):
+        hint = "over H and W of [N,C,H,W] or [N,H,W,C]"
+        raise Unsupported(f"mode {mode} over the batch or the channels", hint=hint)
+    x = to.value(node.input(0)) if is_last else to.nhwc(node.input(0))
     _, *plane, _ = to[x].shape
     fields: dict[str, Any] = {}
-    spatial = [None] * (4 - len(places)) + list(places[2:])
-    shrunk = [1.0] * (4 - len(places)) + list(scales[2:])
+    first_axis = 1 if is_last else 2
+    spatial = [None] * (4 - len(places)) + list(places[first_axis:])
+    shrunk = [1.0] * (4 - len(places)) + list(scales[first_axis:])
     a, outside = node.number("cubic_coeff_a", -0.75), bool(node.integer("exclude_outside", 0))
-    for (taps, first, weights), size, place, scale in zip(_FIELDS, plane, spatial, shrunk, strict=True):
+    for (taps, first, weights), size, place, scale in zip(_FIELDS, plane, spatial[:2], shrunk[:2], strict=True):
         if place is None:
             matrix = np.eye(size)
         elif node.integer("antialias", 0):
@@ -251,7 +254,9 @@ def _lower_weighted(
         else:
             matrix = cubic(place, size, a, outside)
         fields[taps], fields[first], fields[weights] = table(matrix)
-    to.nchw(to.emit("resize", (x,), ResizeParams(**fields)), node.outputs[0], like=node.input(0))
+    y = to.emit("resize", (x,), ResizeParams(**fields), node.outputs[0] if is_last else "")
+    if not is_last:
+        to.nchw(y, node.outputs[0], like=node.input(0))
 
 
 _FIELDS = (("taps_h", "rows", "row_weights"), ("taps_w", "columns", "column_weights"))

@@ -40,6 +40,8 @@ CASES = [
     ("linear/antialias/outside", 18, _resize('mode="linear",antialias=1,exclude_outside=1', "{1,1,0.5,0.7}")),
     ("nearest/smaller", 13, _resize("", "{1,1,0.5,0.75}")),
     ("linear/smaller", 13, _resize('mode="linear"', "{1,1,0.5,0.75}")),
+    ("linear/channels last", 13, _resize('mode="linear"', "{1,2.5,1.7,1}")),
+    ("linear/channels last, smaller", 13, _resize('mode="linear"', "{1,0.7,0.5,1}")),
     ("nearest/channels", 13, _resize("", "{1,2,1,1}")),
     ("linear/symmetric", 19, _resize(f'{_mode("half_pixel_symmetric")},mode="linear"')),
     ("sizes", 13, f'{SMALL} <int64[4] n = {{1,3,7,9}}> {{ y = Resize<mode="linear">(x, , , n) }}'),
