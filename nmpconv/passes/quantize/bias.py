@@ -3,11 +3,9 @@
 First the mean difference between the float pre-activation and the integer sums; then, since saturation makes that mean
 blind to what the activation removes, the neighbour with the smallest error after the activation.
 
-At 16 bits few errors are large beside the others: those of values that saturate, or of logarithms near 0. What they do
-to the mean is no bias, and the next layer would make more of it. So there a share FEW of them counts as FAR at most.
-
 What a layer without a bias makes of 0 is 0, and a normalization behind it would make much of anything else. At 16 bits
-such a layer gets a bias only where that is more than a step, and takes away a share WORTH of the error.
+such a layer gets a bias only where that is more than a step, and takes away a share WORTH of the error: the mean of
+errors of which one is large is no bias.
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from nmpconv.base.fixed_point import round_half_up
 from nmpconv.calib import native_sums
 from nmpconv.ir import Quant
 
-FAR = 4.0  # median deviations from the median, of which those of normal errors are 0.67 standard ones
-FEW = 0.02
 WORTH = 0.1
 
 
@@ -41,11 +37,7 @@ def on_output_grid(
     if weights is not None:
         return _weighted(product, shift, wanted, clamp, y, weights)
     scale = np.ldexp(1.0, -shift)
-    if y.bits == 16:
-        mean = _mean_of_most(np.ldexp(wanted.astype(np.float64), -y.exponent) - product * scale)
-    else:
-        mean = native_sums.mean_difference(product, wanted, np.full(len(shift), 2.0**-y.exponent), scale)
-    first = round_half_up(mean)
+    first = round_half_up(native_sums.mean_difference(product, wanted, np.full(len(shift), 2.0**-y.exponent), scale))
     biases = [first, first - 1, first + 1]
     if bare is not None and y.bits == 16 and bare.any():
         biases.append(np.zeros_like(first))
@@ -56,14 +48,6 @@ def on_output_grid(
     plain = squares[3]
     unbiased = bare & ((np.abs(bias) <= 1) | (least > (1 - WORTH) * plain))
     return np.where(unbiased, 0, bias), np.where(unbiased, plain, least)
-
-
-def _mean_of_most(errors: np.ndarray) -> np.ndarray:
-    """Means [O] of errors [R, O] in steps, of which FEW count as no more than FAR."""
-    middle = np.median(errors, axis=0)
-    away = np.abs(errors - middle)
-    reach = np.maximum(FAR * np.median(away, axis=0), np.quantile(away, 1 - FEW, axis=0, method="higher"))
-    return np.asarray(np.clip(errors, middle - reach, middle + reach).mean(axis=0))
 
 
 def _weighted(
