@@ -19,7 +19,7 @@ from onnx import TensorProto
 from nmpconv.frontend.node_rewriter import NodeRewriter
 
 Term = tuple[int, ...]
-"""Features of a product; () is the column of ones."""
+"""Features of a product; () is what stands in front of all products: the column of ones, or other columns."""
 
 LEAST = 2.0**-100  # numbers below tell nothing
 SPREAD = 8.0  # of units; weights of features that are alike tell little
@@ -45,6 +45,13 @@ def rewrite(graph: onnx.GraphProto, where: str) -> None:
             nodes.append(node)
     del graph.node[:]
     graph.node.extend(node for node in nodes if not gone.issuperset(node.output))
+
+
+def _rows(linear: onnx.NodeProto) -> int:
+    """The number of results of a linear model."""
+    numbers = {a.name: onnx.helper.get_attribute_value(a) for a in linear.attribute}
+    labels = numbers.get("classlabels_ints", ())
+    return len(labels) if linear.op_type == "LinearClassifier" else numbers.get("targets", 1)
 
 
 class _ColumnWriter(NodeRewriter):
@@ -132,7 +139,7 @@ class _ColumnWriter(NodeRewriter):
             taken_up = {"offset": -1, "scale": 1}
         elif reader.op_type in _LINEAR and source not in self._makers:  # features of a Scaler are alike
             weights = attributes.get("coefficients", counts[:0])
-            if not weights.size or weights.size % len(terms):
+            if weights.size != _rows(reader) * len(terms) or not weights.size:  # () is more than one column
                 return {}
             reach = 1 / np.maximum(np.abs(weights.reshape(-1, len(terms))).max(axis=0), LEAST)
             counts, taken_up = np.c_[counts, np.ones(len(terms))], {"coefficients": 1}

@@ -32,6 +32,11 @@ FUNCTIONS = [
     ("Acosh", 22, f"{IMAGE} <float c = {{1.1}}> {{ t = Abs(x) u = Add(t, c) y = Acosh(u) }}"),
     ("Round/float32", 13, f"{IMAGE} <float c = {{12582912}}> {{ a = Add(x, c) y = Sub(a, c) }}"),
     ("Round/to quarters", 13, f"{IMAGE} <float c = {{3145728}}> {{ a = Sub(x, c) y = Add(c, a) }}"),
+    (
+        "Round/of a larger rank",
+        13,
+        "(float[1,24] x) => (y) <float c = {12582912}, float[1,1,1] d = {12582912}> { a = Add(x, c) y = Sub(a, d) }",
+    ),
     ("Cast/whole part", 13, f"{IMAGE} {{ i = Cast<to=7>(x) y = Cast<to=1>(i) }}"),
     (
         "Cast/index",

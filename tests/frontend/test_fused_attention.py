@@ -62,6 +62,11 @@ CASES = [
         "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, v) }",
     ),
     (
+        "biases, and keys and values by heads",
+        "(float[1,5,8] q, float[1,2,6,4] k, float[1,2,6,4] v) => (y) <float[24] b> "
+        "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, v, b) }",
+    ),
+    (
         "embeddings",
         f"{TOKENS}) => (y) <{IDS}, int32[1,5] s = {{0,1,2,0,0}}, int32[1,5] m = {{1,1,1,0,0}}, {TABLES}, {WEIGHTS}> "
         "{ j = Cast<to=6>(i) e, n = com.microsoft.EmbedLayerNormalization<epsilon=0.01>"

@@ -203,9 +203,10 @@ def test_lstm_of_integers(direction, tmp_path):
 def test_attention_of_integers(integers: str, tmp_path: Path) -> None:
     """The same attention with real weights is within the steps of its input."""
     grid = "a, v, , n, h" if "Dynamic" in integers else "s, v, , z, h"
-    given = "uint8[8,12] w, float[12] b, float v = {0.01}, uint8 h = {7}, float s = {0.06}, uint8 z = {128}"
+    constants = "uint8[8,12] w, float[12] b, float v = {0.01}, uint8 h = {7}, float s = {0.06}, uint8 z = {128}"
     text = (
-        f"(float[1,5,8] x) => (y) <{given}> {{ {integers} y = com.microsoft.QAttention<num_heads=2>(q, w, b, {grid}) }}"
+        f"(float[1,5,8] x) => (y) <{constants}> "
+        f"{{ {integers} y = com.microsoft.QAttention<num_heads=2>(q, w, b, {grid}) }}"
     )
     weights = np.random.default_rng(0).integers(0, 256, (8, 12))
     header, arrays = ', "com.microsoft" : 1', {"w": weights.astype(np.uint8)}

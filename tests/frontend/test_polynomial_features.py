@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -29,8 +30,8 @@ def written(behind: str, path: Path, terms: list[tuple[int, ...]] = TERMS, bias:
         columns.append(f"prod{i}")
     if bias:
         nodes.append(helper.make_node("Shape", columns[-1:], ["shape"]))
-        one = numpy_helper.from_array(np.ones(1, np.float32))
-        nodes.append(helper.make_node("ConstantOfShape", ["shape"], ["unit"], value=one))
+        unit = numpy_helper.from_array(np.ones(1, np.float32))
+        nodes.append(helper.make_node("ConstantOfShape", ["shape"], ["unit"], value=unit))
         columns.insert(0, "unit")
         terms = [(), *terms]
     nodes.append(helper.make_node("Concat", columns, ["c"], axis=1))
@@ -81,3 +82,28 @@ def test_columns_that_are_read_elsewhere_stay(tmp_path: Path) -> None:
     got = InferenceSession(to_onnx(graph, graph.outputs).SerializeToString()).run(None, {"x": x})
     for a, b in zip(got, wanted, strict=True):
         np.testing.assert_allclose(a.ravel(), b.ravel(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [{"targets": 4}, {"classlabels_ints": [0, 1, 2, 3]}], ids=["regressor", "classifier"])
+@pytest.mark.parametrize("width", [1, 5])
+def test_other_columns_in_front_of_the_products(width: int, rows: dict[str, Any], tmp_path: Path) -> None:
+    """Rows of eight weights are not two rows of four: features have units only behind one column."""
+    model = written("linear", tmp_path / "m.onnx", [(0,), (1,), (0, 1)], bias=False)
+    concat, linear = model.graph.node[-2:]
+    concat.input.insert(0, "z")
+    model.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, width]))
+    weights = np.random.default_rng(1).uniform(0.5, 2, (4, width + 3)) / ([1.0] * width + [0.1, 1000.0, 100.0])
+    numbers = {"coefficients": weights.ravel().tolist(), "intercepts": [0.5] * 4, **rows}
+    del linear.attribute[:]
+    linear.attribute.extend(helper.make_attribute(*number) for number in numbers.items())
+    if "targets" not in rows:
+        linear.op_type = "LinearClassifier"
+        linear.output[:] = ["label", "y"]
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 4
+    onnx.save(model, tmp_path / "n.onnx")
+    graph = load(tmp_path / "n.onnx")
+    assert (sum(node.op == "mul" for node in graph.nodes) > 1) == (width == 1)
+    feed = {"x": samples(1, 0)[0], "z": np.random.default_rng(2).random((1, width)).astype(np.float32)}
+    [wanted] = InferenceSession(model.SerializeToString()).run(None, feed)
+    [got] = InferenceSession(to_onnx(graph, graph.outputs).SerializeToString()).run(None, feed)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)

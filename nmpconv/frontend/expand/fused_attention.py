@@ -27,11 +27,16 @@ def attention(node: OnnxNode, body: Body) -> None:
 
 
 def multi_head_attention(node: OnnxNode, body: Body) -> None:
-    """Attention of queries, keys and values: these, biases, mask, bias of scores, past keys, past values."""
+    """Attention of queries, keys and values: these, biases, mask, bias of scores, past keys, past values.
+
+    Keys and values by heads have their biases already: onnxruntime adds those of the queries alone.
+    """
     _refuse(node, {6: "a past", 7: "a past"})
     sides = _sides(node, body)
-    sizes = [body.shape(side)[-1] for side in sides]
-    _attend(node, body, _biased(node, body, sides, sizes, 3), mask=4, scores=5)
+    biased = _biased(node, body, sides, [body.shape(side)[-1] for side in sides], 3)
+    ranks = (len(body.shape(name)) for name in node.inputs[:3])
+    sides = [side if rank == 4 else total for side, total, rank in zip(sides, biased, ranks, strict=True)]
+    _attend(node, body, sides, mask=4, scores=5)
 
 
 def _sides(node: OnnxNode, body: Body) -> list[str]:

@@ -19,20 +19,21 @@ DIGITS = 24  # of float32
 COARSE = 2.0**-7  # steps that are finer are an accident of large constants
 
 
-def _shift(node: OnnxNode, to: Importer) -> tuple[str, float]:
-    """Returns the computed operand, and the constant number that is added to it; 0 where there is none."""
+def _shift(node: OnnxNode, to: Importer) -> tuple[str, np.ndarray]:
+    """Returns the computed operand, and the constant of one number that is added to it; 0 where there is none."""
     for index, name in enumerate(node.inputs):
         if to.is_const(name) and to.constants[name].size == 1 and not to.is_const(node.inputs[1 - index]):
-            number = float(to.constants[name].item())
-            return node.inputs[1 - index], -number if node.op_type == "Sub" and index == 1 else number
-    return "", 0.0
+            constant = to.constants[name].astype(np.float32)
+            return node.inputs[1 - index], -constant if node.op_type == "Sub" and index == 1 else constant
+    return "", np.zeros((), np.float32)
 
 
 def _step(node: OnnxNode, to: Importer) -> float:
     """Returns the step of the rounding; 0 where it is none. The constant is half way between powers of two."""
     if node.op_type == "Sub" and to.is_const(node.inputs[0]):
         return 0.0
-    x, number = _shift(node, to)
+    x, constant = _shift(node, to)
+    number = float(constant.item())
     fraction, exponent = frexp(abs(number))
     step = ldexp(1.0, exponent - DIGITS)
     if fraction != 0.75 or step < COARSE or to.tensor(x).element != TensorProto.FLOAT:
@@ -50,8 +51,8 @@ def _step(node: OnnxNode, to: Importer) -> float:
 
 def rounded(node: OnnxNode, body: Body) -> None:
     """Round, in steps; `passes.float.constant_chains` takes both constants away."""
-    x, number = _shift(node, body.to)
-    step, exact = _step(node, body.to), body("Sum", x, number)
+    x, constant = _shift(node, body.to)
+    step, exact = _step(node, body.to), body("Sum", x, constant)  # of the larger rank
     if step == 1:
         body("Round", exact, output=node.outputs[0])
     else:
