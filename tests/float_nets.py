@@ -26,6 +26,25 @@ RELU6 = (0.0, 6.0)
 Feed = Mapping[str, np.ndarray]
 
 
+def ends(*outputs: str) -> Graph:
+    """a -> r (reshape); a -> p (softmax) -> q (reshape); r -> l (fc) -> s (softmax) -> t, u (reshapes);
+    l -> i (arg_max) -> j (reshape)."""
+    net = Net()
+    net.input("x", 1, 2, 2, 3)
+    net.conv("x", "a", 4)
+    net.op("reshape", "a", "r", shape=(1, 16))
+    net.op("softmax", "a", "p", axis=3)
+    net.op("reshape", "p", "q", shape=(1, 16))
+    net.dense("r", "l", 6)
+    net.op("reshape", "l", "k", shape=(1, 2, 3))
+    net.op("softmax", "k", "s", axis=2)
+    net.op("reshape", "s", "t", shape=(1, 6))
+    net.op("reshape", "t", "u", shape=(1, 1, 6))
+    net.op("arg_max", "l", "i", axis=1)
+    net.op("reshape", "i", "j", shape=(1,))
+    return net.graph(*outputs)
+
+
 def residual() -> Graph:
     """Relu, Relu6, depthwise, padding values, a residual, a Concat, both pools, fully connected; uneven channels."""
     net = Net(3)

@@ -10,6 +10,7 @@ NAMED: dict[str, tuple[int, str]] = {
     },
     "exporters/qdq.py": (2, "a sum in two ops"),
     "passes/residual_operands.py": (3, "makes one op of two"),
+    "runtime/feed.py": (2, "a class that ArgMax gives; other nets do without the ops of Python"),
     "runtime/batches.py": (11, "what keeps rows of a batch apart; runs of files have no ops of Python"),
     "calib/parity.py": (4, "what an engine may move; last functions"),
     **{f"{path}.py": (n, "a key") for path, n in (("cli/compare", 1), ("cli/eval", 2), ("evaluation/accuracy", 1))},

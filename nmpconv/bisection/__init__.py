@@ -24,13 +24,13 @@ from nmpconv.calib.noise_budget import budget
 from nmpconv.conversion import recipes
 from nmpconv.conversion.candidates import CandidateEvaluator, EvaluatedCandidate, ValidationSet
 from nmpconv.conversion.decision import finisher
-from nmpconv.conversion.quantizer import heads
 from nmpconv.conversion.sensitivity import LEVERS, Lever, Proposal, measured, proposals
 from nmpconv.conversion.validation import Score
 from nmpconv.data.samples import Data, spread
 from nmpconv.errors import InputError
 from nmpconv.evaluation.task_metrics import Measure, open_measure, results
 from nmpconv.file import reader
+from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.overrides import Choices, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
 

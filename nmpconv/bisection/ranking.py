@@ -14,11 +14,11 @@ from nmpconv.bisection.reconversion import Rebuilt
 from nmpconv.calib.activation_cache import Feeds
 from nmpconv.calib.fake_quantization import Switched, constant_switch
 from nmpconv.calib.noise_budget import rounded
-from nmpconv.conversion.quantizer import heads
 from nmpconv.evaluation.task_metrics import Label, Measure
 from nmpconv.ir import Graph
 from nmpconv.ops import WEIGHTED, layer_inputs
 from nmpconv.ops.op import quant_of
+from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
 TENSOR, WEIGHTS = "tensors", "ops"  # the tables of a recipe in which a row is named

@@ -20,7 +20,7 @@ from nmpconv.conversion.context import Context
 from nmpconv.conversion.costly_widths import InstructionLimit
 from nmpconv.conversion.inputs import open_inputs
 from nmpconv.conversion.options import Options
-from nmpconv.conversion.quantizer import GUARD_IMAGES, HELD_OUT, Fitter, heads
+from nmpconv.conversion.quantizer import GUARD_IMAGES, HELD_OUT, Fitter
 from nmpconv.data import audio
 from nmpconv.data.audio import FrontEnd
 from nmpconv.data.images import with_layout
@@ -48,6 +48,7 @@ from nmpconv.passes.quantize import (
     slice_scales,
 )
 from nmpconv.passes.quantize.exponents import Method, provisional
+from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.overrides import NOTHING
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.widths import activation_bits, weight_bits

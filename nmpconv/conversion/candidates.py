@@ -20,7 +20,7 @@ from nmpconv.base import fixed_point
 from nmpconv.base.workers import Here, Workers
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib.activation_cache import Feeds
-from nmpconv.conversion.quantizer import Fitter, Recipe, heads
+from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.conversion.validation import Score, effects, scored
 from nmpconv.errors import Unsupported
 from nmpconv.evaluation.float_reference import infer
@@ -31,6 +31,7 @@ from nmpconv.ir import FLOAT, Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.exponents import provisional, saturating
+from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.overrides import Choices, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
 from nmpconv.runtime import costs, interpreter, targets

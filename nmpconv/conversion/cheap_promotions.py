@@ -86,7 +86,7 @@ def _loud(trials: CandidateEvaluator, prepared: Prepared, is_cheap: Callable[...
 
 
 def _together(names: Sequence[str], is_allowed: Callable[..., bool]) -> list[str]:
-    """Those that are allowed with all that are before them."""
+    """Returns the names that are allowed with all that are before them."""
     wide: list[str] = []
     for name in names:
         wide += [name] if is_allowed(*wide, name) else []

@@ -20,9 +20,10 @@ from math import inf
 from nmpconv.calib.noise_budget import budget
 from nmpconv.calib.observers import OutOfRange
 from nmpconv.conversion.candidates import AssumedWidths, work, work_of
-from nmpconv.conversion.quantizer import UNCHECKED, Fitter, heads
+from nmpconv.conversion.quantizer import UNCHECKED, Fitter
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
+from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.shared_grids import grid_groups
 from nmpconv.passes.quantize.widths import activation_bits, too_fine
 from nmpconv.runtime import costs

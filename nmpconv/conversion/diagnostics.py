@@ -12,7 +12,6 @@ from nmpconv.base.confidence import LUCK, counted, luck
 from nmpconv.base.sqnr import mean_db
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats
-from nmpconv.conversion.quantizer import heads
 from nmpconv.conversion.validation import Score
 from nmpconv.data.audio import FrontEnd
 from nmpconv.data.samples import Feeds, Samples, spread
@@ -20,6 +19,7 @@ from nmpconv.ir import Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.op import quant_of
 from nmpconv.passes.bounds import known
+from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.shared_grids import joins_grids
 
 COARSE, NAMED = 8, 3  # steps of a grid that are few for a tensor; how many such grids are named

@@ -15,7 +15,6 @@ import numpy as np
 from nmpconv.base.progress import Progress
 from nmpconv.base.sqnr import score_count
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.conversion.quantizer import heads
 from nmpconv.data.audio import FrontEnd, ears
 from nmpconv.data.containers import for_inputs
 from nmpconv.data.samples import Data, Feeds, Samples, open_samples
@@ -24,6 +23,7 @@ from nmpconv.data.sources import Items
 from nmpconv.errors import InputError, UsageError
 from nmpconv.ir import Graph, Preprocess
 from nmpconv.passes.quantize import recurrent_states
+from nmpconv.passes.quantize.heads import heads_of
 
 
 def open_inputs(
@@ -58,7 +58,7 @@ def open_inputs(
             "max_pixels": max_pixels,
             "limit": limit,
             "classes": graph.labels,
-            "scores": score_count(graph[heads(graph)[0]].shape),
+            "scores": score_count(graph[heads_of(graph, graph.outputs[0])[0]].shape),
         }
         if taken:
             pair = open_frames(source, shape, look(name), front=front, **options)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from nmpconv.base.memo import Is, Memo, Once
-from nmpconv.base.sqnr import head
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib import noise_budget, parity
 from nmpconv.calib.activation_cache import Evidence, Feeds
@@ -33,6 +32,7 @@ from nmpconv.passes.quantize import (
     equalize,
     exact_square_roots,
     exponents,
+    idle_requantizes,
     legalize,
     offsets,
     requantize_concat,
@@ -45,6 +45,7 @@ from nmpconv.passes.quantize import (
 from nmpconv.passes.quantize import rounding as quantize
 from nmpconv.passes.quantize.balance import fewest_bits
 from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.overrides import NOTHING, Choices
 from nmpconv.passes.quantize.rounding import Rounding
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -255,6 +256,7 @@ class Fitter:
         chosen = trace(table_segments.run(chosen, stats), "RANGED", "table_segments")
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
+        ranged = trace(idle_requantizes.run(ranged), "RANGED", "idle_requantizes")
         model_grids = ranged.given if self._rounding.faithful else ()
         ranged = trace(residual_operands.grids(ranged, self._weight_bits, model_grids), "RANGED", "residual_operands")
         return Prepared(graph, chosen, ranged, Once(Evidence), free, notes, stats, factors)
@@ -426,22 +428,3 @@ def parted(images: Feeds) -> tuple[list[Mapping[str, np.ndarray]], list[Mapping[
     every = [images[i] for i in range(len(images))]
     held = every[::3] if len(every) >= HELD_OUT else []
     return [image for i, image in enumerate(every) if i % 3 or not held], held
-
-
-def heads(graph: Graph) -> list[str]:
-    """Tensors that accuracy is measured on: the outputs, or the inputs of the Softmax that makes them.
-
-    Indices and truth only where there is nothing else, and then the numbers that they are taken from.
-    """
-    makers = {name: (node.op, node.inputs[0]) for name, node in graph.producers().items()}
-    numbers = {name: _numbers(makers, name) for name in graph.outputs}
-    plain = [name for name in numbers if numbers[name] == name]
-    return list(dict.fromkeys(head(name, makers.get) for name in plain or numbers.values()))
-
-
-def _numbers(makers: Mapping[str, tuple[str, str]], name: str) -> str:
-    """The tensor that indices or truth are taken from, moved perhaps; any other tensor is its own."""
-    at = name
-    while at in makers and OPS[makers[at][0]].grid == "same":
-        at = makers[at][1]
-    return _numbers(makers, makers[at][1]) if at in makers and OPS[makers[at][0]].counted else name

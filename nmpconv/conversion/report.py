@@ -24,7 +24,7 @@ from nmpconv.calib.sampled_rows import Rows
 from nmpconv.conversion.candidates import Candidate
 from nmpconv.conversion.node_runner import step
 from nmpconv.conversion.quantized_model import AgainstQuantized
-from nmpconv.conversion.quantizer import Prepared, heads
+from nmpconv.conversion.quantizer import Prepared
 from nmpconv.conversion.sensitivity import Lever
 from nmpconv.conversion.validation import LARGE, TOGETHER, Score, integer_outputs
 from nmpconv.graph.reference import walk
@@ -37,6 +37,7 @@ from nmpconv.passes import residual_operands
 from nmpconv.passes.memory.plan_memory import lower_bound, peak
 from nmpconv.passes.memory.two_memories import slow_traffic
 from nmpconv.passes.quantize import bias_rule, table_readers
+from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.matrix_form import samples
 from nmpconv.passes.quantize.shared_grids import grid_groups
 

@@ -19,8 +19,9 @@ from nmpconv.base.verdict import Quality, quality
 from nmpconv.base.workers import Here, Workers
 from nmpconv.calib.activation_cache import Feeds, integers
 from nmpconv.conversion import node_runner
-from nmpconv.conversion.quantizer import EQUALIZATIONS, UNCHECKED, Fitter, Prepared, Recipe, Unequal, heads, parted
+from nmpconv.conversion.quantizer import EQUALIZATIONS, UNCHECKED, Fitter, Prepared, Recipe, Unequal, parted
 from nmpconv.ir import Graph
+from nmpconv.passes.quantize.heads import heads
 
 TOGETHER = 2  # recipes tried at a time; each holds the activations of its images
 LARGE = 8 * 10**6  # weights of a net, from which on float graphs are equalized and run one by one

@@ -20,7 +20,6 @@ from nmpconv.data.samples import Data, Samples, graph_input, model_input, open_s
 from nmpconv.data.sequences import open_frames
 from nmpconv.errors import InputError, UsageError
 from nmpconv.file.reader import Model
-from nmpconv.ops import OPS
 from nmpconv.runtime.input_range import InputRange
 from nmpconv.runtime.interpreter import Net
 
@@ -264,14 +263,17 @@ def front_of(model: Model) -> FrontEnd | None:
 
 def chosen_classes(net: Net) -> int:
     """The number of classes that an ArgMax chooses the first output from, a single index; 0 for any other output."""
+    if not any(op.kind == "arg_max" for op in net.model.ops):
+        return 0
+    from nmpconv.ops import OPS  # which other nets do without
+
     port, makers = net.outputs[0], {out: op for op in net.model.ops for out in op.outputs}
     maker = makers.get(port.tensor)
     while maker is not None and OPS[maker.kind].grid == "same":
         maker = makers.get(maker.inputs[0])
-    if maker is None or not OPS[maker.kind].counted or math.prod(port.shape) > 1:
+    if maker is None or maker.kind != "arg_max" or math.prod(port.shape) > 1:
         return 0
-    classes = math.prod(net.model.tensors[maker.inputs[0]].shape)
-    return classes if classes > 1 else 0  # the truth of one comparison is no choice
+    return int(net.model.tensors[maker.inputs[0]].shape[maker.params["axis"]])
 
 
 def given(net: Net, sources: Mapping[str, Data]) -> list[list[list[np.ndarray]]]:

@@ -11,7 +11,7 @@ from threading import Semaphore
 
 import numpy as np
 import pytest
-from float_nets import RELU, closeness, evidence, feeds, in_bits, integer, names, observed, on_grids, residual
+from float_nets import RELU, closeness, ends, evidence, feeds, in_bits, integer, names, observed, on_grids, residual
 from nets import Net
 
 from nmpconv.base import thread_pool
@@ -21,7 +21,7 @@ from nmpconv.calib import parity
 from nmpconv.calib.activation_cache import integers
 from nmpconv.conversion import node_runner, quantizer, validation
 from nmpconv.conversion.diagnostics import quality
-from nmpconv.conversion.quantizer import Fitter, Recipe, Unequal, heads
+from nmpconv.conversion.quantizer import Fitter, Recipe, Unequal
 from nmpconv.conversion.validation import Score, integer_outputs, tried
 from nmpconv.graph.reference import run
 from nmpconv.graph.text import to_text
@@ -34,46 +34,6 @@ from nmpconv.passes.quantize.overrides import Choices
 from nmpconv.passes.quantize.rounding import Rounding
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
-
-
-def ends(*outputs: str) -> Graph:
-    """a -> r (reshape); a -> p (softmax) -> q (reshape); r -> l (fc) -> s (softmax) -> t, u (reshapes);
-    l -> i (arg_max) -> j (reshape)."""
-    net = Net()
-    net.input("x", 1, 2, 2, 3)
-    net.conv("x", "a", 4)
-    net.op("reshape", "a", "r", shape=(1, 16))
-    net.op("softmax", "a", "p", axis=3)
-    net.op("reshape", "p", "q", shape=(1, 16))
-    net.dense("r", "l", 6)
-    net.op("reshape", "l", "k", shape=(1, 2, 3))
-    net.op("softmax", "k", "s", axis=2)
-    net.op("reshape", "s", "t", shape=(1, 6))
-    net.op("reshape", "t", "u", shape=(1, 1, 6))
-    net.op("arg_max", "l", "i", axis=1)
-    net.op("reshape", "i", "j", shape=(1,))
-    return net.graph(*outputs)
-
-
-@pytest.mark.parametrize(
-    ("outputs", "expected"),
-    [
-        ("a", ["a"]),
-        ("p", ["a"]),
-        ("q", ["a"]),
-        ("r", ["r"]),
-        ("l", ["l"]),
-        ("s", ["k"]),
-        ("u", ["k"]),
-        ("u a", ["k", "a"]),
-        ("p q t", ["a", "k"]),
-        ("j u i a", ["k", "a"]),
-        ("j", ["l"]),
-        ("j i", ["l"]),
-    ],
-)
-def test_heads(outputs: str, expected: list[str]) -> None:
-    assert heads(ends(*outputs.split())) == expected
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.softmax import HIDES, MASKED
+from nmpconv.passes.quantize.heads import heads
 
 DEEP = 20.0  # e^-20 is a 15,000th of a step of 16 bits
 EVEN = 2.0**-4  # a difference of hidden numbers that makes their shares differ
@@ -212,7 +213,7 @@ class _Sums:
 
 
 def measured(graph: Graph) -> set[str]:
-    """Names of outputs, and of what the Softmaxes read that make outputs, moved or not."""
+    """Names of outputs, of their heads, and of what the Softmaxes read that make outputs, moved or not."""
     makers = graph.producers()
 
     def head(name: str) -> str:
@@ -221,4 +222,4 @@ def measured(graph: Graph) -> set[str]:
             node = makers.get(node.inputs[0])
         return node.inputs[0] if node is not None and node.op == "softmax" else name
 
-    return {head(name) for name in graph.outputs}
+    return {*heads(graph), *(head(name) for name in graph.outputs)}

@@ -2,18 +2,18 @@
 
 1. `Op.tensor_factors` says how the factors of an op's operands and of its result hang together. What a layer, a table
    or a normalization makes is free, and so is what reaches a softmax. A product has the factors of both operands.
-2. Inputs and outputs have none, nor what a softmax makes an output of, nor tensors that were chosen by name.
+2. Inputs, outputs and their `heads` have none, nor tensors that were chosen by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from nmpconv.base.sqnr import head
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
 from nmpconv.ops.common.traits import Factors
 from nmpconv.passes.quantize.equations import Equations, Row, total
+from nmpconv.passes.quantize.heads import heads
 
 
 def rows(graph: Graph, exempt: Collection[str] = ()) -> Equations:
@@ -21,8 +21,7 @@ def rows(graph: Graph, exempt: Collection[str] = ()) -> Equations:
     equations = Equations(graph.inputs)
     for node in graph.nodes:
         _visit(node, graph, equations)
-    makers = {name: (node.op, node.inputs[0]) for name, node in graph.producers().items()}
-    for name in (*graph.outputs, *(head(name, makers.get) for name in graph.outputs), *exempt):
+    for name in (*graph.outputs, *heads(graph), *exempt):
         equations.zero(equations.rows[name])
     return equations
 
