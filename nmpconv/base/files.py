@@ -87,8 +87,8 @@ def place(path: Path | str) -> str:
     from nmpconv.base.near_names import suggestion  # with difflib, which only an error needs
 
     path, near = Path(path), ""
-    if str(path).startswith("~"):
-        return f"a shell expands ~ only where a word begins with it; give {os.path.expanduser(path)}"
+    if str(path).startswith("~") and (expanded := os.path.expanduser(path)) != str(path):
+        return f"a shell expands ~ only where a word begins with it; give {expanded}"
     with suppress(OSError, ValueError), os.scandir(path.parent) as entries:
         names = [entry.name for entry in islice(entries, NAMES_READ)]
         near = suggestion(path.name, [name for name in names if _is_pattern(name) or not _is_pattern(path.name)])
@@ -155,16 +155,17 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def check_output(path: Path) -> None:
-    """Refuses, before any work, a path that no file can be written to. Raises OutputError."""
+    """Refuses, before any work, a path that `write_file`, which follows links, cannot write to. Raises OutputError."""
     try:
+        real = Path(os.path.realpath(path))
         if path.is_dir():
             raise OutputError("is a folder", where=str(path), hint="give a file")
         if path.exists() and not path.is_file():
             raise OutputError("is not a regular file, and only such can appear whole or not at all", where=str(path))
-        if not path.parent.is_dir():
-            raise OutputError(f"the folder {path.parent} does not exist", where=str(path))
-        _check_writable(path.parent, path)
-        os.lstat(path)
+        if not real.parent.is_dir():
+            raise OutputError(f"the folder {real.parent} does not exist", where=str(path))
+        _check_writable(real.parent, path)
+        os.lstat(real)
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # too long, or a NUL
@@ -172,11 +173,12 @@ def check_output(path: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuses, before any work, a folder that `write_folder` cannot write. Raises OutputError."""
+    """Refuses, before any work, a folder that `write_folder`, which follows links, cannot write. Raises OutputError."""
     try:
+        real = Path(os.path.realpath(folder))
         if folder.exists() and any(folder.iterdir()):
             raise OutputError("the folder is not empty", where=str(folder), hint="name a new one")
-        _check_writable(next(parent for parent in folder.absolute().parents if parent.is_dir()), folder)
+        _check_writable(next(parent for parent in real.parents if parent.is_dir()), folder)
     except (OSError, ValueError) as error:  # a file; ValueError: a NUL in the name
         raise OutputError(f"cannot write: {error_text(error)}", where=str(folder)) from error
 

@@ -27,6 +27,7 @@ from nmpconv.frontend.toposort import name_apart, sort
 OPSET_MIN = 7
 OPSET_MAX = onnx.defs.onnx_opset_version()
 DEFAULT_DOMAINS = ("", "ai.onnx")
+LINKS_READ = 40  # from a model to the file behind it: Linux follows no more
 # Bytes from a place on that mark other files, and what to do with such a one.
 OTHERS: tuple[tuple[int, bytes | tuple[bytes, ...], str], ...] = (
     (4, b"NMP1", "this is a .nmp file, which is converted already; nmpconv inspect shows it"),
@@ -192,9 +193,15 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def _folders(file: Path) -> list[Path]:
-    """The folders that external data may lie in: the model's, and that of the file behind it where the model is a link,
-    as in caches of downloads."""
-    return list(dict.fromkeys([file.parent.resolve(), file.resolve().parent]))
+    """The folders that external data may lie in: the model's, and where the model is a link, as in caches of downloads,
+    those of the further links and of the file behind them, the nearest first."""
+    folders, step = [file.parent.resolve()], file
+    for _ in range(LINKS_READ):
+        if not step.is_symlink():
+            break
+        step = step.parent / os.readlink(step)
+        folders.append(step.parent.resolve())
+    return list(dict.fromkeys([*folders, file.resolve().parent]))
 
 
 def _in_first(folders: Sequence[Path], name: str) -> Path:

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,15 @@ def test_only_regular_files_of_a_bounded_size(tmp_path: Path) -> None:
         read_file(tmp_path / "ten", 9)
 
 
+def test_a_hint_for_a_tilde_gives_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No user has the name: the nearest file is named, as for any other path."""
+    monkeypatch.setenv("HOME", str(tmp_path / "a"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~backup1.npy").touch()
+    assert files.place("~/m.npy").endswith(f"give {tmp_path}/a/m.npy")
+    assert files.place("~backup.npy") == f"did you mean '~backup1.npy'? the current folder is {tmp_path}"
+
+
 def test_what_a_killed_call_left_is_removed(tmp_path: Path) -> None:
     """By the next one for the same path; what another process holds, or is for another path, stays."""
     path = tmp_path / "m.nmp"
@@ -283,6 +293,27 @@ def test_a_folder_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.Monkey
     for check, path in ((check_output, tmp_path / "m.nmp"), (check_folder, tmp_path / "new" / "sub")):
         with pytest.raises(OutputError, match=rf"{path.name}: the folder {tmp_path} cannot be written to"):
             check(path)
+
+
+@pytest.mark.parametrize("check", [check_output, check_folder])
+def test_a_link_is_written_to_where_it_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Callable[[Path], None]
+) -> None:
+    """The folder of the link takes no files, and need not; that of its target has to."""
+    locked, free = tmp_path / "locked", tmp_path / "free"
+    for folder, other in ((locked, free), (free, locked)):
+        folder.mkdir()
+        (folder / "link").symlink_to(other / "target")
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != locked)
+    check(locked / "link")
+    with pytest.raises(OutputError, match=rf"free/link: the folder {locked} cannot be written to"):
+        check(free / "link")
+
+
+def test_a_link_to_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("no/m.nmp")
+    with pytest.raises(OutputError, match=rf"link: the folder {tmp_path / 'no'} does not exist"):
+        check_output(tmp_path / "link")
 
 
 @pytest.mark.parametrize("call", ["open", "mkdir"])

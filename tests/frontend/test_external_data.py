@@ -99,3 +99,23 @@ def test_external_data_of_a_model_that_is_a_link(linked, tmp_path):
         (folder / name).symlink_to(blobs / names[name])
     assert load(folder / "model.onnx")["c"].data.tolist() == [[0.0, 1.0, 2.0, 3.0]]
     assert [file.resolve() for file in external_files(folder / "model.onnx")] == [blobs / names["w.bin"]]
+
+
+@pytest.mark.parametrize("beside", ["a", "b", "c", "d"])
+def test_external_data_of_a_link_to_a_link(beside, tmp_path):
+    """The data may lie beside each of the links, as a link themselves where what it leads to is beside one, too."""
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name).mkdir()
+    external(tmp_path / "d" / "model-blob", "w.bin")
+    (tmp_path / "d" / "w-blob").write_bytes(np.arange(4, dtype=np.float32).tobytes())
+    (tmp_path / "c" / "model.onnx").symlink_to("../d/model-blob")
+    (tmp_path / "b" / "m.onnx").symlink_to(tmp_path / "c" / "model.onnx")
+    (tmp_path / "a" / "m.onnx").symlink_to("../b/m.onnx")
+    (tmp_path / beside / "w.bin").symlink_to(tmp_path / "d" / "w-blob")
+    path = tmp_path / "a" / "m.onnx"
+    assert load(path)["c"].data.tolist() == [[0.0, 1.0, 2.0, 3.0]]
+    assert external_files(path) == [tmp_path / beside / "w.bin"]
+    (tmp_path / "w-blob").write_bytes(bytes(16))
+    (tmp_path / beside / "w.bin").unlink()
+    (tmp_path / beside / "w.bin").symlink_to(tmp_path / "w-blob")
+    assert "has its data behind a link that leads out of the model's folder: w.bin" in refusal(path)[1]
