@@ -51,6 +51,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/given_tables.py": (2, "products of a lookup and what it reads"),
     "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),
+    "passes/quantize/idle_requantizes.py": (1, "about requantize"),
     "passes/float/channel_moves.py": (5, "is about moves of channels; builds slice and gather"),
     "passes/float/layout.py": (26, "about transpose and reshape, and the weights of fully_connected"),
     "passes/float/masked_sums.py": (14, "masks are minima, or products, in front of a softmax; builds add"),

@@ -165,6 +165,7 @@ WAYS = {
     ),
     "table_segments": Way("RANGED", "RANGED", lambda module, graph, a: module.run(graph, statistics(graph, a)[0])),
     "legalize": Way("RANGED", "RANGED", holds=becomes_integer),
+    "idle_requantizes": Way("RANGED", "RANGED", holds=becomes_integer),
     "trained_exponents": Way("RANGED", "RANGED", moved, becomes_integer),
     "drop_channels": Way("INT", "INT"),
     "recurrent_states": Way("INT", "INT", lambda module, graph, a: module.run(graph, a["state"])),

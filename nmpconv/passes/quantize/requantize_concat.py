@@ -37,7 +37,7 @@ def run(
 def with_requantizes(
     graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], cuts: Collection[tuple[str, str]]
 ) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
-    """`run` with these. cuts: (node, input)."""
+    """`run` with these. cuts: (node, input); an input that a node reads twice has one requantize."""
     if not cuts:
         return graph, stats, bits
     nodes: list[Node] = []
@@ -46,9 +46,10 @@ def with_requantizes(
         names = list(node.inputs)
         for i, name in enumerate(names):
             if (node.name, name) in cuts:
-                names[i] = f"{node.name}.input{i}"
-                copies[names[i]] = name
-                nodes.append(requantize(names[i], name, names[i]))
+                names[i] = copy = f"{node.name}.input{node.inputs.index(name)}"
+                if copy not in copies:
+                    copies[copy] = name
+                    nodes.append(requantize(copy, name, copy))
         nodes.append(replace(node, inputs=tuple(names)))
     fresh = [replace(graph[name], name=copy, clamp=None) for copy, name in copies.items()]
     return (
