@@ -37,9 +37,9 @@ SMALL = (
     "cifar10_se_mbv3_local",
     "mobilenetv1_025_224",
 )
-SLOW = ("mobilenetv2_100_224_ptqdeq", "squeezenet1.1_227")
-# What is converted with few images, at 16 bits: three detectors and a reader.
-LARGE = ("ultraface_rfb_320", "yunet_n_320", "yolox_nano_416", "ppocr_cls")
+SLOW = ("mobilenetv2_100_224_ptqdeq", "squeezenet1.1_227", "ppocr_cls")
+# What is converted with few images, at 16 bits: three detectors.
+LARGE = ("ultraface_rfb_320", "yunet_n_320", "yolox_nano_416")
 FEW = 8
 TWIN = "mlperf_ic_resnet8_nhwc"  # of the same net in another layout
 # What only test_same_bytes converts, from one image: their floors take minutes, and `make zoo` has them.
