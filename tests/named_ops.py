@@ -69,7 +69,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/shared_layers.py": (4, "is about layers behind slices and reshapes; builds slices"),
     "passes/float/shortcuts.py": (4, "is about pads and slices in front of sums; builds conv2d"),
     "passes/float/slices.py": (5, "is about slice, which it builds, and sums before several of them"),
-    "passes/quantize/attention_masks.py": (9, "how scores are hidden before a softmax: add, mul"),
+    "passes/quantize/attention_masks.py": (8, "how scores are hidden before a softmax: add, mul"),
     "passes/quantize/constant_masks.py": (7, "how scores are hidden before a softmax: add and minimum"),
     "passes/quantize/table_resolution.py": (5, "steps of lookup, and the ops that they are"),
     "passes/quantize/widths.py": (2, "the precise widths: what add and lookup read"),

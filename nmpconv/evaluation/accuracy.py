@@ -42,14 +42,14 @@ PARTS = 4  # pieces for each thread: who is done early takes another one
 class Evaluation(Summarized):
     """Rates are percentages; None where labels, a reference or a ranked output are missing.
 
-    top1, top5, agreement: by the first output, when it is one vector of scores, or top1 and agreement by a class that
-    ArgMax gives. sqnr: dB by output, at the input of its
-    final Softmax where there is one; not of outputs that are indices or truth. mean_sqnr_db: the mean of those with an
-    error. equal: of indices and truth, the elements that are the reference's. metrics: what was asked for by name.
-    sequences: of a model with states, how many there were; n is then how many calls were judged. labelled: where the
-    labels of a folder come from, or why there are none. inputs: that take floats, and what part of these saturates.
-    warnings: what may be wrong with data or labels. quality: the same figures, and footprint: of the file, for the
-    verdict. widths: of results of layers, see `nmpconv.base.verdict`.
+    top1, top5, agreement: by the first output, when it is one vector of scores, or top1 and agreement by a class
+    that ArgMax gives. sqnr: dB by output, at the input of its final Softmax where there is one; not of outputs that
+    are indices or truth. mean_sqnr_db: the mean of those with an error. equal: of indices and truth, the elements
+    that are the reference's. metrics: what was asked for by name. sequences: of a model with states, how many there
+    were; n is then how many calls were judged. labelled: where the labels of a folder come from, or why there are
+    none. inputs: that take floats, and what part of these saturates. warnings: what may be wrong with data or
+    labels. quality: the same figures, and footprint: of the file, for the verdict. widths: of results of layers,
+    see `nmpconv.base.verdict`.
     """
 
     n: int
@@ -277,8 +277,9 @@ class _Hits:
 
 class _Ranks:
     """The best classes of the net and of the float model. labelled: there are right ones. chosen: number of classes
-    that indices are chosen from; 0 for scores. agreed: how often the best
-    one is the same. best, float_best, labels: of each sample. classes: number of scores."""
+    that indices are chosen from; 0 for scores. agreed: how often the best one is the same. best, float_best,
+    labels: of each sample. classes: number of scores.
+    """
 
     def __init__(self, labelled: bool, chosen: int) -> None:
         self._labelled, self._chosen = labelled, chosen

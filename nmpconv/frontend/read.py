@@ -141,10 +141,7 @@ def external_files(path: Path) -> list[Path]:
         return []
     external = [tensor for tensor in _tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
     names = {entry.value for tensor in external for entry in tensor.external_data if entry.key == "location"}
-    placed = (
-        next((at for folder in _folders(path) if (at := folder / name).is_file()), None) for name in sorted(names)
-    )
-    return [file for file in placed if file is not None]
+    return [file for name in sorted(names) if (file := _in_first(_folders(path), name)).is_file()]
 
 
 def opset(model: onnx.ModelProto, where: str) -> int:

@@ -12,19 +12,22 @@ from qdq_nets import pictures
 from quantized_runs import faithful, outputs, steps_apart
 
 
-def two_grids(step: float, kind: str, zero: int, between: str) -> onnx.ModelProto:
-    """Two layers; what is between them goes from a grid of 2^-4 to another one. between: an operator, or none."""
+def arrays_of(**others: np.generic | np.ndarray) -> dict[str, np.ndarray]:
+    """Weights [8, 3, 3, 3] and [4, 8, 1, 1], their step, a step 2^-6 for the input, a zero point, and others."""
     rng = np.random.default_rng(4)
     arrays = {
         "w": rng.integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),
         "v": rng.integers(-127, 128, (4, 8, 1, 1)).astype(np.int8),
         "sw": np.float32(2.0**-8),
         "sx": np.float32(2.0**-6),
-        "sy": np.float32(2.0**-4),
-        "sz": np.float32(step),
         "z": np.int8(0),
-        "zz": np.array(zero, kind),
     }
+    return {name: np.asarray(array) for name, array in {**arrays, **others}.items()}
+
+
+def two_grids(step: float, kind: str, zero: int, between: str) -> onnx.ModelProto:
+    """Two layers; what is between them goes from a grid of 2^-4 to another one. between: an operator, or none."""
+    arrays = arrays_of(sy=np.float32(2.0**-4), sz=np.float32(step), zz=np.array(zero, kind))
     return build(
         f"""(float[1,3,12,12] x) => (float[1,4,12,12] y) {{
             xq = QuantizeLinear(x, sx, z)
@@ -74,18 +77,8 @@ def test_a_tensor_that_goes_to_a_second_grid_is_rounded_there(
 
 def forked(one: float, other: float, kind: str, before: str) -> onnx.ModelProto:
     """A float tensor that goes to two grids, each with a layer behind it. before: the operator that makes it."""
-    rng = np.random.default_rng(4)
-    arrays = {
-        "w": rng.integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),
-        "v": rng.integers(-127, 128, (4, 8, 1, 1)).astype(np.int8),
-        "sw": np.float32(2.0**-8),
-        "sx": np.float32(2.0**-6),
-        "sy": np.float32(2.0**-3),
-        "sa": np.float32(one),
-        "sb": np.float32(other),
-        "z": np.int8(0),
-        "zb": np.array(0, kind),
-    }
+    steps = {"sy": np.float32(2.0**-3), "sa": np.float32(one), "sb": np.float32(other)}
+    arrays = arrays_of(**steps, zb=np.array(0, kind))
     return build(
         f"""(float[1,3,12,12] x) => (float[1,4,12,12] y, float[1,4,12,12] u) {{
             xq = QuantizeLinear(x, sx, z)
@@ -130,14 +123,7 @@ def test_a_float_tensor_on_two_grids_is_rounded_once_to_each(
 @pytest.mark.parametrize("move", ["Reshape(x, to)", "Transpose<perm=[0,1,3,2]>(x)"])
 def test_the_grid_of_a_moved_input_is_the_inputs(move: str, tmp_path: Path) -> None:
     """Its steps are a quarter of what the pictures reach; the move itself is left out, or goes elsewhere."""
-    arrays = {
-        "w": np.random.default_rng(4).integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),
-        "to": np.array([1, 3, 12, 12]),
-        "sw": np.float32(2.0**-8),
-        "sx": np.float32(2.0**-2),
-        "sy": np.float32(2.0**-1),
-        "z": np.int8(0),
-    }
+    arrays = arrays_of(to=np.array([1, 3, 12, 12]), sx=np.float32(2.0**-2), sy=np.float32(2.0**-1))
     model = build(
         f"""(float[1,3,1,144] u) => (float[1,8,12,12] y) {{
             x = Reshape(u, to)
@@ -161,13 +147,7 @@ def test_the_grid_of_a_moved_input_is_the_inputs(move: str, tmp_path: Path) -> N
 
 
 def test_an_input_on_two_grids_is_named(tmp_path: Path) -> None:
-    arrays = {
-        "w": np.random.default_rng(4).integers(-127, 128, (8, 3, 3, 3)).astype(np.int8),
-        "sw": np.float32(2.0**-8),
-        "sx": np.float32(2.0**-6),
-        "sy": np.float32(2.0**-3),
-        "z": np.int8(0),
-    }
+    arrays = arrays_of(sy=np.float32(2.0**-3))
     model = build(
         """(float[1,3,12,12] x) => (float[1,8,12,12] y) {
             aq = QuantizeLinear(x, sx, z)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nmpconv.base.sqnr import head
 from nmpconv.calib.activation_cache import Feeds
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
@@ -214,12 +215,6 @@ class _Sums:
 
 def measured(graph: Graph) -> set[str]:
     """Names of outputs, of their heads, and of what the Softmaxes read that make outputs, moved or not."""
-    makers = graph.producers()
-
-    def head(name: str) -> str:
-        node = makers.get(name)
-        while node is not None and OPS[node.op].grid == "same":
-            node = makers.get(node.inputs[0])
-        return node.inputs[0] if node is not None and node.op == "softmax" else name
-
-    return {*heads(graph), *(head(name) for name in graph.outputs)}
+    makers = {name: (node.op, node.inputs[0]) for name, node in graph.producers().items()}
+    moves = {name for name, op in OPS.items() if op.grid == "same"}
+    return {*heads(graph), *(head(name, makers.get, moves=moves) for name in graph.outputs)}
