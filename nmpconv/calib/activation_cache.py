@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import onnx
@@ -62,6 +62,12 @@ class Evidence:
         return Evidence(inputs, {name: Rows(*(part[r.images < count] for part in r)) for name, r in self.rows.items()})
 
 
+def taken(x: np.ndarray, indices: np.ndarray, count: int) -> np.ndarray:
+    """Tensors of some images, of those of count, one after the other along the first axis."""
+    each_has = len(x) // count
+    return x.take((indices[:, None] * each_has + np.arange(each_has)).ravel(), axis=0)
+
+
 def inputs_of(graph: Graph, feeds: Feeds) -> Evidence:
     """The inputs alone."""
     return Evidence(
@@ -74,7 +80,7 @@ def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence |
 
     inputs: what `inputs_of` gives, where that is known.
     """
-    rows = rows_of(graph, feeds, ops, [range(len(feeds))])[0]
+    rows = walked(graph, feeds, ops, [range(len(feeds))]).rows[0]
     return replace(inputs or inputs_of(graph, feeds), rows=rows)
 
 
@@ -107,11 +113,22 @@ def residual_sums(graph: Graph, least: int = SUMS) -> dict[str, Node]:
     return adds
 
 
-def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Sequence[int]]) -> list[dict[str, Rows]]:
-    """The rows that `collect` keeps, of each of these parts of the images; every image is run once."""
+class Walked(NamedTuple):
+    """Results of one run of every image. rows: of each part of the images. whole: by name, [N, ...]; empty where
+    nothing was run."""
+
+    rows: Sequence[Mapping[str, Rows]]
+    whole: Mapping[str, np.ndarray]
+
+
+def walked(
+    graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Sequence[int]], whole: Sequence[str] = ()
+) -> Walked:
+    """The rows that `collect` keeps, of each of these parts of the images. whole: tensors that are kept as they are, of
+    all images of the parts in order."""
     plain, before = _split_clamps(graph, sampled_nodes(graph, ops))
     if not before or not len(feeds):
-        return [{} for _ in parts]
+        return Walked([{} for _ in parts], {})
     widths = {name: (graph[name].shape or (1,))[-1] for name in before}
     limit = max(64, min(ROWS, ROW_BYTES // (4 * sum(widths.values()))))
 
@@ -122,7 +139,7 @@ def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Se
         return Rows(*at, np.empty((len(at.images), widths[name]), np.float32))
 
     tables = [{name: empty(name, len(part)) for name in before} for part in parts]
-    engine = _Picking(plain, {pre: widths[name] for name, pre in before.items()})
+    engine = _Picking(plain, {pre: widths[name] for name, pre in before.items()}, whole)
 
     def places(image: int, size: int) -> list[tuple[int, slice, np.ndarray]]:
         """Rows of an image in tensors of a size: which table they are in, where, and their positions."""
@@ -134,18 +151,25 @@ def rows_of(graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Se
                 shares.append((table, rows, at.positions[rows]))
         return shares
 
-    def run(image: int) -> None:
+    def run(image: int) -> list[np.ndarray]:
         by_size = {size: places(image, size) for size in {*sizes.values()}}
         positions = {size: np.concatenate([at for *_, at in shares]) for size, shares in by_size.items()}
         at = {pre: positions[sizes[name]] for name, pre in before.items()}
-        for name, values in zip(before, engine.rows(feeds[image], at), strict=True):
+        picked, heads = engine.rows(feeds[image], at)
+        for name, values in zip(before, picked, strict=True):
             start = 0
             for table, rows, part in by_size[sizes[name]]:
                 tables[table][name].values[rows] = values[start : start + len(part)]
                 start += len(part)
+        return heads
 
-    _each(run, sorted({image for part in parts for image in part}))
-    return tables
+    results = _each(run, sorted({image for part in parts for image in part}))
+    return Walked(tables, dict(zip(whole, _together(results), strict=True)))
+
+
+def _together(results: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """Tensors of all images, [N, ...], of those of each image."""
+    return [np.concatenate([np.atleast_1d(x) for x in tensors]) for tensors in zip(*results, strict=True)]
 
 
 def _each(run: Callable[[int], T], images: Sequence[int]) -> list[T]:
@@ -184,12 +208,13 @@ def integers(x: np.ndarray, value: Value) -> np.ndarray:
 
 
 class _Picking:
-    """A float graph that gives rows of these activations, and not the whole of large ones. widths: channels by name."""
+    """A float graph that gives rows of these activations, and not the whole of large ones. widths: channels by name.
+    whole: others that it gives as they are."""
 
-    def __init__(self, graph: Graph, widths: Mapping[str, int]) -> None:
-        proto = to_onnx(graph, list(widths))
+    def __init__(self, graph: Graph, widths: Mapping[str, int], whole: Sequence[str]) -> None:
+        proto = to_onnx(graph, list(dict.fromkeys((*widths, *whole))))
         makers = {name: node for node in proto.graph.node for name in node.output}
-        self._widths = widths
+        self._widths, self._whole = widths, whole
         self._sizes = {name: graph[name].size // channels for name, channels in widths.items()}
         large = [name for name in widths if graph[name].size > SMALL]
         self._by_row: dict[str, bool] = {}  # of large ones
@@ -206,7 +231,8 @@ class _Picking:
         ports = dict.fromkeys(self._port(name) for name in large)
         proto.graph.input.extend(helper.make_tensor_value_info(port, TensorProto.INT64, ["rows"]) for port in ports)
         del proto.graph.output[:]
-        fetch = [name + PICKED if name in self._by_row else name for name in widths]
+        self._fetched = {name: name + PICKED if name in self._by_row else name for name in widths}
+        fetch = list(dict.fromkeys((*self._fetched.values(), *whole)))
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in fetch)
         data, small = serialized(proto, graph.name), is_small(proto)
         del proto, makers
@@ -216,15 +242,18 @@ class _Picking:
         """The wanted rows, which are the same for tensors of one size."""
         return f"{ROWS_OF}{self._sizes[name]}"
 
-    def rows(self, feed: Mapping[str, np.ndarray], at: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Picks rows of each activation [R, C]; at: their positions."""
+    def rows(
+        self, feed: Mapping[str, np.ndarray], at: Mapping[str, np.ndarray]
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Picks rows of each activation [R, C], and returns what is wanted whole. at: their positions."""
         ports = {self._port(name): at[name] for name in self._by_row}
-        results = []
-        for name, x in zip(self._widths, self._engine.run({**feed, **ports}).values(), strict=True):
+        tensors, results = self._engine.run({**feed, **ports}), []
+        for name, fetched in self._fetched.items():
+            x = tensors[fetched]
             if name not in self._by_row:
                 x = x.reshape(-1, self._widths[name])[at[name]]
             results.append(x if self._by_row.get(name, True) else x.T)
-        return results
+        return results, [tensors[name] for name in self._whole]
 
 
 def _planes(node: onnx.NodeProto | None) -> str:
@@ -237,9 +266,10 @@ def _planes(node: onnx.NodeProto | None) -> str:
 
 def outputs(graph: Graph, feeds: Feeds, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Values of these tensors for all images, [N, ...]."""
-    engine = FloatEngine(graph, list(dict.fromkeys(names)), threads=1)
-    results = _each(lambda i: engine.run(feeds[i]), range(len(feeds)))
-    return {name: np.concatenate([np.atleast_1d(r[name]) for r in results]) for name in names}
+    names = list(dict.fromkeys(names))
+    engine = FloatEngine(graph, names, threads=1)
+    results = _each(lambda i: list(engine.run(feeds[i]).values()), range(len(feeds)))
+    return dict(zip(names, _together(results), strict=True))
 
 
 def _split_clamps(graph: Graph, nodes: Sequence[Node]) -> tuple[Graph, dict[str, str]]:

@@ -252,22 +252,40 @@ def _counted_rows(n: int, wanted: int) -> np.ndarray:
     return np.sort(np.random.default_rng(n).permutation(n)[:wanted])
 
 
+@dataclass(frozen=True)
+class Part:
+    """Samples whose statistics are gathered apart, too. stats: filled by `observe`."""
+
+    indices: frozenset[int]
+    stats: dict[str, TensorStats] = field(default_factory=dict)
+
+    def of(self, indices: Sequence[int], tensors: Sequence[np.ndarray], whole: TensorStats) -> TensorStats:
+        """Statistics of a tensor in those of some samples that belong to the part. whole: in all of them."""
+        inside = [x for i, x in zip(indices, tensors, strict=True) if i in self.indices]
+        if len(inside) == len(tensors):
+            return whole
+        return TensorStats.of_samples(inside) if inside else TensorStats()
+
+
 def observe(
     engine: FloatEngine,
     feeds: Sequence[Mapping[str, np.ndarray]],
     names: Iterable[str] | None = None,
     progress: Progress = silent,
     limits: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
+    part: Part | None = None,
 ) -> dict[str, TensorStats]:
     """Run every sample and gather statistics of the tensors ``names`` that the engine fetches (None: of all).
 
-    limits: least and largest value of each channel [C] by name; what lies beyond counts as that. OutOfRange when the
-    float model itself gives NaN or infinity.
+    limits: least and largest value of each channel [C] by name; what lies beyond counts as that. part: samples that
+    count twice. OutOfRange when the float model itself gives NaN or infinity.
     """
     stats = {name: TensorStats() for name in (engine.fetch if names is None else names)}
+    apart = {} if part is None else part.stats
+    apart.update({name: TensorStats() for name in stats})
 
-    def measured(indices: range) -> dict[str, TensorStats]:
-        runs, by_name = [engine.run(feeds[i]) for i in indices], dict[str, TensorStats]()
+    def measured(indices: range) -> dict[str, tuple[TensorStats, TensorStats]]:
+        runs, by_name = [engine.run(feeds[i]) for i in indices], dict[str, tuple[TensorStats, TensorStats]]()
         for name in stats:
             tensors = [run[name] for run in runs]
             statistics = TensorStats.of_samples(tensors)
@@ -279,7 +297,7 @@ def observe(
                 )
             if limits and name in limits and _beyond(statistics, *limits[name]):
                 statistics = TensorStats.of_samples([np.clip(x, *limits[name]) for x in tensors])
-            by_name[name] = statistics
+            by_name[name] = statistics, TensorStats() if part is None else part.of(indices, tensors, statistics)
         return by_name
 
     count = max(1, max(VALUES, EACH * len(stats)) // max(engine.values, 1))
@@ -288,8 +306,9 @@ def observe(
     for start in range(0, len(groups), together):
         chunk = groups[start : start + together]
         for group, by_name in zip(chunk, each(measured, chunk), strict=True):
-            for name, statistics in by_name.items():
-                stats[name].merge(statistics)
+            for name, (every, inside) in by_name.items():
+                stats[name].merge(every)
+                apart[name].merge(inside)
             for i in group:
                 progress("calibrate", i + 1, len(feeds))
     return stats

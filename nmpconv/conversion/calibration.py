@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from nmpconv.base.progress import Progress
 from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.calib.observers import TensorStats, observe
+from nmpconv.calib.observers import Part, TensorStats, observe
 from nmpconv.calib.parity import Parity
 from nmpconv.conversion import import_check
 from nmpconv.conversion.context import Context
@@ -79,7 +79,8 @@ class Calibrated:
     fitter: quantizes the graph, with the images that biases and rounding are fitted on. fitted: which of the feeds
     these are. masked: tensors whose statistics are those of masks, not of samples alone. narrowed: a note on the
     tensors that got no 16 bits because of what they cost; "" where there are none. limit: of its instructions
-    (`costly_widths.Affordable`).
+    (`costly_widths.Affordable`). two_thirds: statistics of the samples but every third, of the tensors of the fitter's
+    graph for which they are known.
     """
 
     samples: Mapping[str, Samples]
@@ -90,6 +91,7 @@ class Calibrated:
     masked: frozenset[str] = frozenset()
     narrowed: str = ""
     limit: InstructionLimit | None = None
+    two_thirds: Mapping[str, TensorStats] = field(default_factory=dict)
 
     @property
     def size(self) -> Size | None:
@@ -146,7 +148,9 @@ def import_without_data(context: Context) -> Graph:
 def calibrate(context: Context, imported: Imported) -> Calibrated:
     """Observes the activations, or takes a profile's statistics, or the ranges of a quantized model."""
     options, trace, graph, feeds = context.options, context.trace, imported.graph, imported.feeds
-    graph, stats = _statistics(graph, feeds if imported.samples else None, options, context.progress)
+    two_thirds = Part(frozenset(i for i in range(len(feeds)) if i % 3))  # for the verdict, where all are fitted on
+    graph, stats = _statistics(graph, feeds if imported.samples else None, options, context.progress, two_thirds)
+    every = dict(stats)
     trace(graph, "FLOAT", "saturations")
     peaks = {name: seen.peak for name, seen in stats.items()}
     graph = trace(fold_affine.run(graph, peaks), "FLOAT", "fold_affine")
@@ -205,7 +209,9 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
     fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
-    return Calibrated(imported.samples, feeds, check, fitter, tuple(fitted), masked)
+    parts = two_thirds.stats if len(fitted) == len(feeds) else {}
+    known = {name: seen for name, seen in parts.items() if name in stats and stats[name] is every[name]}
+    return Calibrated(imported.samples, feeds, check, fitter, tuple(fitted), masked, two_thirds=known)
 
 
 def _stored(
@@ -282,14 +288,17 @@ def _image_inputs(graph: Graph, options: Options) -> dict[str, Preprocess]:
 
 
 def _statistics(
-    graph: Graph, feeds: Feeds | None, options: Options, progress: Progress
+    graph: Graph, feeds: Feeds | None, options: Options, progress: Progress, part: Part
 ) -> tuple[Graph, dict[str, TensorStats]]:
     """Statistics of the activations: a profile's, those seen on samples, or the ranges that a model has; with the
     graph, which saturates where the model does. A profile that is saved is of the graph before that."""
 
     def observed(graph: Graph) -> dict[str, TensorStats]:
+        if feeds is None:
+            return {}
         names = [value.name for value in graph.activations()]
-        return {} if feeds is None else observe(FloatEngine(graph, names, threads=1), feeds, names, progress)
+        engine = FloatEngine(graph, names, threads=1)
+        return observe(engine, feeds, names, progress, part=part if len(feeds) <= FIT_IMAGES else None)
 
     seen = observed(graph) if options.load_profile is None else profiles.load(options.load_profile).stats_for(graph)
     rounded = given_grids.of_rounded(graph) if seen else graph

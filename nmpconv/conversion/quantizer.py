@@ -15,7 +15,7 @@ import numpy as np
 from nmpconv.base.memo import Is, Memo, Once
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib import noise_budget, parity
-from nmpconv.calib.activation_cache import Evidence, Feeds
+from nmpconv.calib.activation_cache import Evidence, Feeds, Walked
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.fake_quantization import Switched
 from nmpconv.calib.float_noise import Known
@@ -241,10 +241,10 @@ class Fitter:
         graph, stats, bits = exact_square_roots.run(graph, stats, bits)
         trace(graph, "FLOAT", "exact_square_roots")
         notes: tuple[str, ...] = ()
-        free = tuple(offsets.free(graph, stats)) if self.zero_points else ()
+        free = offsets.free(graph, stats) if self.zero_points else {}
         with_offsets = graph, stats, bits
         if self.zero_points:
-            with_offsets = offsets.run(graph, stats, bits, self.choices, self._method.saturated)
+            with_offsets = offsets.run(graph, stats, bits, self.choices, self._method.saturated, free)
             trace(with_offsets[0], "FLOAT", "offsets")
         if left_out := self._changed(mode, equalized, with_offsets[0]):
             notes = (f"zero points left out: {left_out}",)
@@ -259,7 +259,7 @@ class Fitter:
         ranged = trace(idle_requantizes.run(ranged), "RANGED", "idle_requantizes")
         model_grids = ranged.given if self._rounding.faithful else ()
         ranged = trace(residual_operands.grids(ranged, self._weight_bits, model_grids), "RANGED", "residual_operands")
-        return Prepared(graph, chosen, ranged, Once(Evidence), free, notes, stats, factors)
+        return Prepared(graph, chosen, ranged, Once(Evidence), tuple(free), notes, stats, factors)
 
     def _weight_bits(self, node: Node) -> int:
         return self._rounding.of(node, self.choices).weight_bits
@@ -297,19 +297,22 @@ class Fitter:
         return moved, self.quantize(replace(moved, seen=Once(Evidence)), False, Trace())
 
     def rows(self, images: Feeds, *, others: bool = False) -> Mapping[str, Rows]:
-        """Returns sampled rows of the float graph. others: with them come those of all of the fitter's images, which
-        are asked for later."""
+        """Returns sampled rows of the float graph. others: with them come those of all of the fitter's images, and the
+        heads, which are asked for later."""
         key, every = self._of(images), self._of(self.images)
         if others and key != every and self._memo.find("rows", every) is None:
-            part, whole = self._rows(self.images, (key, every))
-            self._memo("rows", every, lambda: whole)
-            return self._memo("rows", key, lambda: part)
-        return self._memo("rows", key, lambda: self._rows(images, (key,))[0])
+            walked = self._walked(self.images, (key, every), heads(self.graph))
+            if walked.whole:
+                self._memo("heads", every, lambda: walked.whole)
+            self._memo("rows", every, lambda: walked.rows[1])
+            return self._memo("rows", key, lambda: walked.rows[0])
+        return self._memo("rows", key, lambda: self._walked(images, (key,)).rows[0])
 
-    def _rows(self, feeds: Feeds, parts: Sequence[tuple[Is, ...]]) -> Sequence[Mapping[str, Rows]]:
+    def _walked(self, feeds: Feeds, parts: Sequence[tuple[Is, ...]], whole: Sequence[str] = ()) -> Walked:
         """Rows of parts of these feeds, in one walk."""
         at = {Is(feeds[i]): i for i in range(len(feeds))}
-        return calibration.rows_of(self.graph, feeds, WEIGHTED, [[at[image] for image in part] for part in parts])
+        indices = [[at[image] for image in part] for part in parts]
+        return calibration.walked(self.graph, feeds, WEIGHTED, indices, whole)
 
     def _evidence(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> Evidence:
         """Returns the evidence of a graph made of the float graph by these factors [C], and origins; what is new in it
@@ -330,8 +333,13 @@ class Fitter:
 
     def outputs(self, images: Feeds) -> Mapping[str, np.ndarray]:
         """The heads of the float graph on these images, [N, ...]."""
-        make = partial(calibration.outputs, self.graph, images, heads(self.graph))
-        return self._memo("heads", self._of(images), make)
+        asked, every = self._of(images), self._of(self.images)
+        known = self._memo.find("heads", every)
+        if known and set(asked) <= set(every):
+            at = {image: i for i, image in enumerate(every)}
+            places = np.array([at[image] for image in asked])
+            return {name: calibration.taken(x, places, len(every)) for name, x in known.items()}
+        return self._memo("heads", asked, partial(calibration.outputs, self.graph, images, heads(self.graph)))
 
     def _equalized(self, mode: str, images: Feeds) -> Equalized:
         if mode == "none":

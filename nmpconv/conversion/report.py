@@ -37,12 +37,11 @@ from nmpconv.passes import residual_operands
 from nmpconv.passes.memory.plan_memory import lower_bound, peak
 from nmpconv.passes.memory.two_memories import slow_traffic
 from nmpconv.passes.quantize import bias_rule, table_readers
-from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.matrix_form import samples
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
-REPORT_IMAGES = 32  # that all else is measured on
-RULE_IMAGES = 48  # that the cost of the bias rule is measured on
+REPORT_IMAGES = 32  # that it is measured on
+LOUD = 0.05  # of the noise: the share of a tensor that is looked for in a large net
 ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
 COSTLIEST = 3  # tensors that are named
 MOST_HEADS, LOWEST_HEADS = 8, 5  # heads that are all named; of more, those that are
@@ -259,30 +258,38 @@ class Report(Summarized):
         return _finite({"verdict": self.verdict.to_json(), **named})
 
 
-def measure(prepared: Prepared, planned: Graph, images: Feeds, *, outputs_alone: bool = False) -> Report:
+def measure(
+    prepared: Prepared,
+    planned: Graph,
+    images: Feeds,
+    outputs: Callable[[Feeds], Mapping[str, np.ndarray]],
+    *,
+    outputs_alone: bool = False,
+) -> Report:
     """The report of a planned graph, measured on the first images that it was fitted to (none: without measurements).
 
-    What others get is `Report.held_out`. outputs_alone: neither layers nor where the noise comes from.
+    What others get is `Report.held_out`. outputs: the float model's `heads` on images. outputs_alone: neither layers
+    nor where the noise comes from.
     """
     report = Report.of(planned)
     if not len(images):
         return report
-    names, first_images = heads(prepared.ranged), images[:REPORT_IMAGES]
+    images = images[:REPORT_IMAGES]
+    wanted = outputs(images)
+    names = list(wanted)
+    got = integer_outputs(planned, images, names)
+    report = replace(report, sqnr_by_head={name: sqnr_db(wanted[name], got[name]) for name in names})
     if outputs_alone:
-        wanted, got = (
-            calibration.outputs(prepared.ranged, first_images, names),
-            integer_outputs(planned, first_images, names),
-        )
-        return replace(report, sqnr_by_head={name: sqnr_db(wanted[name], got[name]) for name in names})
+        return report
     large = sum(value.size for value in planned.values.values() if value.is_const) >= LARGE
     grids, session = grid_groups(prepared.ranged), partial(prepared.switched, names)
     tasks: list[Callable[[], Any]] = [
-        partial(_of_heads, prepared, planned, names, images),
-        partial(_layers, prepared.ranged, planned, report.layers, first_images),
-        partial(budget, prepared.ranged, grids, names, first_images, session=session),
+        partial(_bias_rule_cost, prepared.evidence, planned, wanted, got),
+        partial(_layers, prepared.ranged, planned, report.layers, images),
+        partial(budget, prepared.ranged, grids, names, images, least=LOUD, session=session),
     ]
-    (ratios, cost), layers, noise = each(lambda make: make(), tasks, 1 if large else TOGETHER)
-    return replace(report, layers=layers, sqnr_by_head=ratios, bias_rule_cost_db=cost, noise=noise)
+    cost, layers, noise = each(lambda make: make(), tasks, 1 if large else TOGETHER)
+    return replace(report, layers=layers, bias_rule_cost_db=cost, noise=noise)
 
 
 def _layers(ranged: Graph, planned: Graph, layers: Sequence[Layer], images: Feeds) -> tuple[Layer, ...]:
@@ -290,32 +297,20 @@ def _layers(ranged: Graph, planned: Graph, layers: Sequence[Layer], images: Feed
     return _measured(planned, layers, rows, table_readers.after(ranged))
 
 
-def _of_heads(
-    prepared: Prepared, planned: Graph, names: Sequence[str], images: Feeds
-) -> tuple[dict[str, float], float | None]:
-    """The SQNR of each head, and what the bias rule costs, if that can be simulated: on images that the biases were
-    fitted on, so both sides are measured there."""
-    fitted = prepared.evidence.first(RULE_IMAGES)
-    weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
-    simulated = all(planned[n].shape[:1] == (1,) for n in planned.inputs) and all(n in fitted.rows for n in weighted)
-    images = images[: RULE_IMAGES if simulated else REPORT_IMAGES]
-    wanted, got = calibration.outputs(prepared.ranged, images, names), integer_outputs(planned, images, names)
-    ratios = {}
-    for name in names:
-        rows = slice(min(REPORT_IMAGES, len(images)) * len(wanted[name]) // len(images))
-        ratios[name] = sqnr_db(wanted[name][rows], got[name][rows])
-    return ratios, _bias_rule_cost(planned, fitted, wanted, got) if simulated else None
-
-
 def _bias_rule_cost(
-    planned: Graph, fitted: Evidence, wanted: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]
-) -> float:
-    """wanted, ours: the heads on the same images."""
+    evidence: Evidence, planned: Graph, wanted: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]
+) -> float | None:
+    """Cost of the bias rule, if that can be simulated, in dB: on images that the biases were fitted on, so both sides
+    are measured there. wanted, ours: the heads on the first ones."""
+    fitted = evidence.first(REPORT_IMAGES)
+    weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
+    if any(planned[n].shape[:1] != (1,) for n in planned.inputs) or any(n not in fitted.rows for n in weighted):
+        return None
     other = bias_rule.outputs(planned, fitted, list(wanted), step)
-    costs = []
-    for name in wanted:
+    costs = [0.0] * (len(wanted) - len(other))  # of heads that no op makes
+    for name in other:
         quant = quant_of(planned[name])
-        theirs = np.ldexp(other[name].astype(np.float64), quant.exponent) if name in other else ours[name]
+        theirs = np.ldexp(other[name].astype(np.float64), quant.exponent)
         costs.append(gain(sqnr_db(wanted[name], theirs), sqnr_db(wanted[name], ours[name])))
     return float(np.mean(costs))
 

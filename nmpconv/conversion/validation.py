@@ -181,8 +181,8 @@ class _RecipeScores:
         self._fitter, self._recipes, self._progress = fitter, recipes, progress
         self._rest, self._held = parted(fitter.images)
         self._heads = heads(fitter.graph)
-        self._wanted = [fitter.outputs(images) for images in (self._held, self._rest)]
         fitter.rows(self._rest, others=True)
+        self._wanted = [fitter.outputs(images) for images in (self._held, self._rest)]
         self._left = Counter(recipe.equalize for recipe in recipes)  # of each equalization, those that are not fitted
         self._total = len(self._left) + len(recipes)
         self._finished, self._lock = 0, Lock()

@@ -79,8 +79,9 @@ def _unseen(options: Options, calibrated: Calibrated, decision: Decision, fitted
     fitter = decision.fitter
     if options.load_profile is not None or fitter.graph.given:
         return None
-    names = [value.name for value in fitter.graph.activations()]
-    stats = observe(FloatEngine(fitter.graph, names, threads=1), fitted, names)
+    stats = dict(calibrated.two_thirds)
+    if names := [value.name for value in fitter.graph.activations() if value.name not in stats]:
+        stats |= observe(FloatEngine(fitter.graph, names, threads=1), fitted, names)
     stats |= {name: fitter.stats[name] for name in calibrated.masked & stats.keys()}
     try:
         return fitter.with_stats(ranges.run(fitter.graph, stats)).fitted(decision.recipe, fitted)[1]

@@ -27,10 +27,10 @@ from nmpconv.graph.reference import run
 from nmpconv.graph.text import to_text
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
-from nmpconv.passes.quantize import equalize
+from nmpconv.passes.quantize import equalize, offsets
 from nmpconv.passes.quantize.balance import Balance
 from nmpconv.passes.quantize.exponents import Method
-from nmpconv.passes.quantize.overrides import Choices
+from nmpconv.passes.quantize.overrides import Choices, Said
 from nmpconv.passes.quantize.rounding import Rounding
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
@@ -149,6 +149,33 @@ def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: p
     assert [len(rows.values) for rows in seen.rows.values()] == [len(rows.values) for rows in alone.rows.values()]
 
 
+@pytest.mark.parametrize(("mode", "count"), [("none", 1), ("scalar", 2)])
+def test_equations_of_origins_are_solved_once_a_graph(
+    mode: str, count: int, net: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before factors and after them; rules by name are solved for themselves."""
+    graphs, real = [], offsets._rows
+    monkeypatch.setattr(offsets, "_rows", lambda *arguments: graphs.append(arguments) or real(*arguments))
+    fitter(net).prepare(mode, [], Trace())
+    assert len(graphs) == count
+    rules = Choices({"y": {"origin": Said(0.0, "")}})
+    fitter(net).with_choices(rules).prepare(mode, [], Trace())
+    assert graphs[-1][-1] is rules
+
+
+def test_heads_come_with_the_rows(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run of an image gives both, and heads of some images are taken from those of all."""
+    made, rest = fitter(net), [image for i, image in enumerate(fitter(net).images) if i % 3]
+    made.images, every = [*rest, *made.images[::3]], fitter(net)
+    made.rows(rest, others=True)
+    monkeypatch.setattr(quantizer.calibration, "walked", None)
+    for images in (rest, made.images[-2:], made.images[::-1]):
+        for name, wanted in every.outputs(images).items():
+            np.testing.assert_allclose(made.outputs(images)[name], wanted, rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr(quantizer.calibration, "outputs", None)
+    assert len(made.outputs(rest)["y"]) == len(rest)
+
+
 def test_vector_equalization_observes_an_image_once(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without zero points, on some of the images and on all; what is seen does not depend on it."""
     made, seen, real = fitter(net), [], quantizer.observe
@@ -206,7 +233,7 @@ def test_what_was_scored_is_not_made_again(net: Graph, monkeypatch: pytest.Monke
     real = quantizer.quantize.run
     monkeypatch.setattr(quantizer.quantize, "run", lambda *arguments: runs.append(1) or real(*arguments))
     made.keep_only(best)
-    monkeypatch.setattr(quantizer.calibration, "rows_of", None)  # those of the competition are still there
+    monkeypatch.setattr(quantizer.calibration, "walked", None)  # those of the competition are still there
     _, found = made.fitted(best, images)
     assert not runs
     made.with_choices(Choices()).prepare("scalar", images, Trace()).seen()

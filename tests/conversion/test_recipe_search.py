@@ -124,6 +124,19 @@ def test_recipes_that_were_nearly_as_good_compete_again_where_tensors_get_16_bit
     assert {t.name: t.dtype for t in result.load().model.tensors}[promoted] == "int16"
 
 
+@pytest.mark.parametrize(("relus", "tried_without"), [(3, False), (1, True)])
+def test_zero_points_stay_where_most_tensors_gain(relus: int, tried_without: bool, tmp_path: Path) -> None:
+    net, path = Net((1, 2, 6, 6)), tmp_path / "m.onnx"
+    y = "x"
+    for i in range(4):
+        y = net.conv(y, 2, 1)
+        y = net.add("Relu", y) if i < relus else y
+    net.save(path, y)
+    data = np.random.default_rng(0).normal(size=(12, 1, 2, 6, 6)).astype(np.float32)
+    notes = nmpconv.convert(path, data).report.notes
+    assert any("no zero points:" in note for note in notes) == tried_without
+
+
 @pytest.mark.parametrize(("gain", "recipe"), [(PLAIN_BIASES_DB - 0.1, "nearest rounding"), (9.0, "plain biases")])
 def test_at_16_bits_plain_biases_are_taken_where_corrections_harm(
     gain: float, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

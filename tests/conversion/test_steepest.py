@@ -7,6 +7,7 @@ import pytest
 from float_nets import feeds, in_bits, observed
 from nets import Net
 
+from nmpconv.conversion import report as measuring
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.conversion.report import Report, measure
 from nmpconv.graph.trace import Trace
@@ -28,7 +29,7 @@ def report(spread: np.ndarray, count: int = 6) -> Report:
     images = feeds(graph, count)
     made = Fitter(graph, observed(graph, feeds(graph)), in_bits(graph, 8), Method(), Rounding(), images)
     prepared = made.prepare("none", images, Trace())
-    return measure(prepared, plan_memory.run(made.quantize(prepared, False, Trace())), images)
+    return measure(prepared, plan_memory.run(made.quantize(prepared, False, Trace())), images, made.outputs)
 
 
 def test_it_is_where_the_signal_gets_lost() -> None:
@@ -45,6 +46,14 @@ def test_what_only_moves_data_costs_nothing() -> None:
     assert falls["n_r"] is falls["n_t"] is None
     assert 0 <= falls["n_a"] < 6
     assert falls["n_b"] < 6
+
+
+def test_shares_of_noise_are_searched_down_to_loud_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quiet tensors of a large net would take a pass each."""
+    least, real = list[float](), measuring.budget
+    monkeypatch.setattr(measuring, "budget", lambda *args, **by: least.append(by["least"]) or real(*args, **by))
+    assert report(np.ones(8)).costliest
+    assert least == [measuring.LOUD]
 
 
 def test_nothing_is_known_without_images() -> None:

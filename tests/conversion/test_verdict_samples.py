@@ -10,9 +10,13 @@ import pytest
 from onnx_net import Net
 from onnx_text import build
 
+from nmpconv.calib.engine import FloatEngine
+from nmpconv.calib.observers import Part, observe
+from nmpconv.conversion import verdict_samples
 from nmpconv.conversion.pipeline import Options, Result, convert
 from nmpconv.conversion.validation import UNSEEN, scored
 from nmpconv.evaluation.accuracy import evaluate
+from nmpconv.frontend.onnx import load as load_graph
 from nmpconv.runtime.interpreter import load
 
 SIZE, COUNT = 12, 24
@@ -58,6 +62,21 @@ def test_a_held_out_sample_that_reaches_farther_counts(tmp_path: Path) -> None:
     assert kept.data == result.data
     assert kept.report.held_out is not None
     assert kept.report.held_out.db == pytest.approx(of_recipe(kept), abs=0.01)
+
+
+def test_samples_are_run_once_for_both_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statistics of two thirds are gathered beside those of all, and are what a run of their own would see."""
+    x = samples()
+    engine = FloatEngine(load_graph(net(tmp_path)), ["x"])
+    part = Part(frozenset(i for i in range(COUNT) if i % 3))
+    feeds = [{"x": sample} for sample in x[:, np.newaxis, 0]]
+    every = observe(engine, feeds, part=part)["x"]
+    alone = observe(engine, [feed for i, feed in enumerate(feeds) if i % 3])["x"]
+    assert (part.stats["x"].min, part.stats["x"].max, part.stats["x"].count) == (alone.min, alone.max, alone.count)
+    assert np.array_equal(part.stats["x"].histogram.counts, alone.histogram.counts)
+    assert (every.count, every.max) > (alone.count, alone.max)
+    monkeypatch.setattr(verdict_samples, "observe", lambda *_: pytest.fail("run again"))
+    assert converted(tmp_path, x, equalize="scalar").report.held_out is not None
 
 
 def test_noises_are_between_those_of_grids_that_had_seen_the_samples_and_others() -> None:

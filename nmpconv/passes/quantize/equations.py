@@ -5,7 +5,7 @@ Every equation takes one of the free numbers away, the newest in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 Row = dict[str, float]
 """A sum: the share of each free number, by name, and under ONE a constant."""
@@ -54,13 +54,21 @@ class Equations:
             self._having.setdefault(number, {})[name] = None
         self.rows[name] = row
 
-    def drop(self, number: str) -> None:
-        """A free number is 0, and gone from all rows."""
-        for name in self._having.pop(number):
-            self.rows[name].pop(number, None)
+    def drop(self, numbers: Collection[str]) -> None:
+        """Free numbers are 0, and gone from all rows."""
+        names: dict[str, None] = {}
+        for number in numbers:
+            names |= self._having.pop(number)
+        gone = frozenset(numbers)
+        for name in names:
+            self.rows[name] = {number: share for number, share in self.rows[name].items() if number not in gone}
 
 
 def total(a: Row, b: Row, times: float) -> Row:
-    """a + times * b."""
-    shares = {name: a.get(name, 0.0) + times * b.get(name, 0.0) for name in (*a, *b)}
-    return {name: share for name, share in shares.items() if abs(share) > (0.0 if name == ONE else ROUNDED)}
+    """a + times * b. What cancels out is left out; b is the shorter one, if one is."""
+    shares = dict(a)
+    for name, share in b.items():
+        shares[name] = a.get(name, 0.0) + times * share
+        if abs(shares[name]) <= (0.0 if name == ONE else ROUNDED):
+            del shares[name]
+    return shares

@@ -94,11 +94,11 @@ def run(
     expected = {**stats, **headroom.expected(graph, stats, bits, searched, table_readers.after(graph))}
     for group in groups:
         width, origin = bits[group[0]], graph[group[0]].origin
-        merged = _merged(group, stats, padded, origin)
         sources = {fixed.get(name) for name in group if name not in moved}
         known = sources.pop() if len(sources) == 1 else None
         whole_grid = any(name in graph.pixels or name in ports for name in group)
         known = 0 if whole_grid else known
+        merged = TensorStats() if known is None else _merged(group, stats, padded, origin)
         if known is not None and (whole_grid or merged.peak <= math.ldexp(2.0 ** (width - 1), known) * (1 + ROUNDING)):
             exponent = known if whole_grid else max(_finer(known, merged, width), _least(makers, group))
             if width == 16 and not graph_outputs.isdisjoint(group):

@@ -66,12 +66,16 @@ def run(
     bits: Mapping[str, int],
     choices: Choices = NOTHING,
     saturated: float = 1.0,
+    able: Mapping[str, Row] | None = None,
 ) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
     """The graph with origins, and statistics and widths with those of its padding that counts.
 
-    stats (of the graph as it is) and bits are by activation. saturated: see `Rounded`.
+    stats (of the graph as it is) and bits are by activation. saturated: see `Rounded`. able: what `free` returns, where
+    that is known.
     """
-    return with_origins(graph, stats, bits, _chosen(graph, stats, bits, choices, saturated))
+    if able is None or any("origin" in row for row in choices.tensors.values()):
+        able = _rows(graph, stats, choices)
+    return with_origins(graph, stats, bits, _chosen(graph, stats, bits, able, saturated))
 
 
 def with_origins(
@@ -90,6 +94,14 @@ def with_origins(
 def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
     """Cases 1 and 2: the activations that can have an origin."""
     return _rows(graph, stats, NOTHING)
+
+
+def pay(graph: Graph, stats: Mapping[str, TensorStats]) -> bool:
+    """Checks that most of the tensors that are rounded are one-sided and can have an origin, which gains a bit each."""
+    moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
+    rounded = [value.name for value in graph.activations() if value.name not in moved]
+    able = free(graph, stats)
+    return 2 * sum(name in able and _one_sided(stats[name]) for name in rounded) >= len(rounded)
 
 
 def wished(graph: Graph, wishes: Mapping[str, float]) -> dict[str, float]:
@@ -126,8 +138,7 @@ class _Equations(Equations):
         """Case 2. A number that is left free is the whole row of its tensor, so all of them are 0 at once."""
         makers, users = graph.producers(), graph.consumers()
         fixed = [name for node in graph.nodes for name in _fixed_operands(node, graph, stats, makers, users)]
-        for number in [name for name in fixed if name in self.rows[name]]:
-            self.drop(number)
+        self.drop([name for name in dict.fromkeys(fixed) if name in self.rows[name]])
 
     def _visit(self, node: Node, graph: Graph) -> None:
         """Case 1."""
@@ -195,10 +206,13 @@ def _one_sided(stats: TensorStats) -> bool:
 
 
 def _chosen(
-    graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], choices: Choices, saturated: float
+    graph: Graph,
+    stats: Mapping[str, TensorStats],
+    bits: Mapping[str, int],
+    rows: Mapping[str, Row],
+    saturated: float,
 ) -> dict[str, float]:
     """Case 3: the origins of all activations, those that are 0 left out."""
-    rows = _rows(graph, stats, choices)
     wide = {number for pair in wide_products(graph, bits) for name in pair for number in rows.get(name, ())}
     functions, users = table_readers.after(graph), graph.consumers()
     tied: dict[str, list[str]] = {}
