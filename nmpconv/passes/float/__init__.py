@@ -25,6 +25,7 @@ from nmpconv.passes.float import (
     input_scales,
     layout,
     masked_sums,
+    modulations,
     power_mean,
     prune,
     quotients,
@@ -70,5 +71,6 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("shortcuts", shortcuts.run),
     ("shared_layers", shared_layers.run),
     ("slices", slices.run),
+    ("modulations", modulations.run),
     ("prune", prune.run),
 )
