@@ -48,6 +48,8 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/float/constant_chains.py": (4, "builds mul, add and sub"),
     "passes/float/stacks.py": (15, "sums of squares along a concat, and what may lie between; builds mul and add"),
     "passes/quantize/counted_padding.py": (2, "builds pad"),
+    "passes/quantize/finer_sums.py": (2, "builds sub; layers, sums and means have their own sums"),
+    "passes/quantize/scaled_means.py": (2, "writes means as conv2d, with a mul"),
     "passes/quantize/given_tables.py": (2, "products of a lookup and what it reads"),
     "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),

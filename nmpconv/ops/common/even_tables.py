@@ -24,6 +24,13 @@ def ties_to_even(
     return Node(Lookup.name, name, (x,), (y,), LookupParams(composed=steps, **more))  # type: ignore[arg-type]
 
 
+def is_odd(name: str, x: str, y: str, step: float, amount: float, origin: float, less: float) -> Node:
+    """The node that gives the amount where x, on a grid of this step, is an odd number of steps, and 0 elsewhere.
+    origin: of x. less: what the result is stored less."""
+    steps = (("mul", "x", 0.5 / step), ("round", 0), ("sub", 0, 1), ("abs", 2), ("mul", 3, 2.0 * amount))
+    return Node(Lookup.name, name, (x,), (y,), LookupParams(composed=steps, origin_x=origin, origin_y=less))
+
+
 def even_params(params: LookupParams, step: float) -> LookupParams:
     """The function, with ties between two steps, a power of two, moved to the even one."""
     steps = params.steps()

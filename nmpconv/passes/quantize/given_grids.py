@@ -7,10 +7,7 @@
 4. Tensors that the model has no grid for have 16 bits.
 5. Weights on a grid of 8 bits have 8 bits, as ever. Those that only 16 bits hold, as of uint8 with a zero point, have
    16, and so have those that are on no grid.
-6. Where asked for, a layer whose biases are no integers on the output's grid has an output of 16 bits and finer steps,
-   and a requantize rounds it to the model's grid: biases then lose next to nothing. They are half a finer step less:
-   two roundings upwards are too many, and down and up is one. A sum of two tensors of 8 bits, or a mean of 2, 4, ...
-   elements, has 16 bits where many of its results are ties, and a table of all of them rounds these to even.
+6. Where asked for, layers, sums and means have 16 bits and finer steps before they are rounded (`finer_sums`).
 7. Of 8 bits that go to a grid with steps that are 2, 4, ... times as long, many are ties. The model rounds them to
    even: a table of all integers does so, too, and is next to nothing off the identity in float.
 8. A table of 8 bits rounds ties to even, too: those that float32 has, as of a HardSigmoid. A product of a table and of
@@ -32,22 +29,15 @@ from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Given, Graph, Node, Preprocess, Value
 from nmpconv.ops import OPS, WEIGHTED
-from nmpconv.ops.average_pool import AveragePoolParams
-from nmpconv.ops.common.even_tables import TOWARDS_16, ties_to_even
 from nmpconv.ops.common.traits import Origins
-from nmpconv.ops.lookup import FINEST
 from nmpconv.ops.op import Op
 from nmpconv.ops.requantize import requantize
-from nmpconv.passes.quantize import given_tables, offsets
+from nmpconv.passes.quantize import finer_sums, given_tables, offsets, scaled_means
 from nmpconv.passes.quantize.exponents import GIVEN
+from nmpconv.passes.quantize.finer_sums import NEAR, SAME, lowest_bits
 from nmpconv.passes.quantize.overrides import Choices, Row, Said
 from nmpconv.passes.quantize.shared_grids import grid_groups
 from nmpconv.passes.rewrite import MOVES
-
-INT16_FINER = 8  # bits that 16 of them have below a grid of 8
-FINER_MOST = 12  # bits below a step that sums of 16 bits have
-SAME = 2.0**-20  # of a step: how much less is no difference
-NEAR = 2.0**-12  # of a step: what float32 leaves of a multiple of it
 
 
 class Kept(NamedTuple):
@@ -61,7 +51,7 @@ class Kept(NamedTuple):
 
 def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], fine_sums: bool) -> Kept:
     """stats, bits: of the activations, as calibration saw them and as they would be chosen. fine_sums: case 6."""
-    graph, forked = _forked(graph)
+    graph, forked = _forked(scaled_means.run(graph, _moved(graph)) if fine_sums else graph)
     plain, copies = _requantized(graph)
     copies |= forked
     stats = {**stats, **{name: stats[x] for name, x in copies.items()}}
@@ -86,8 +76,8 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     clamped = [name for name in wide if name in known and not known[name].dtype.endswith("16")]
     graph, stats, bits = offsets.with_origins(_saturating(graph, known, clamped), stats, bits, origins)
     if fine_sums:
-        graph, stats, bits, fine = _with_fine_sums(Kept(graph, dict(stats), bits, choices))
-        choices = choices.over(fine)
+        finer = finer_sums.run(graph, stats, bits, rows, _moved(graph))
+        graph, stats, bits, choices = finer.graph, finer.stats, finer.bits, choices.over(Choices(finer.rows))
     return Kept(graph, dict(stats), bits, choices)
 
 
@@ -116,94 +106,6 @@ def holds_pixels(grid: Given, how: Preprocess) -> bool:
     ends = np.iinfo(grid.dtype)
     whole = np.abs(steps - np.rint(steps)).max() < NEAR
     return bool(whole and ends.min <= np.rint(steps.min()) and np.rint(steps.max()) <= ends.max)
-
-
-def _with_fine_sums(model: Kept) -> Kept:
-    """Case 6. Returns the choices for the finer sums alone."""
-    graph, rows = model.graph, model.choices.tensors
-    grids = _moved(graph)  # a Transpose may stand between a layer and its grid
-    nodes: list[Node] = []
-    results: dict[str, str] = {}
-    tables: list[str] = []
-    biases: list[Value] = []
-    fine: dict[str, Row] = {}
-    for node in graph.nodes:
-        out, row = node.outputs[0], rows.get(node.outputs[0], {})
-        name, known = f"{node.name}.sum", out in grids and "exponent" in row
-        if known and node.op in WEIGHTED and not _are_whole(graph, node, row["exponent"].value):
-            finer, rounds = _finer(grids[out], graph[out].origin, row["exponent"].value), requantize(name, name, out)
-            x, weights, bias, *more = node.inputs
-            biases.append(_less(graph[bias], math.ldexp(0.5, row["exponent"].value - finer), f"{name}.bias"))
-            node = replace(node, inputs=(x, weights, biases[-1].name, *more))
-        elif known and grids[out].is_power and (below := _bits_below(graph, node, rows)):
-            finer, rounds = INT16_FINER, _rounds_to_even(graph, node, grids[out], below)
-            tables.append(out)
-        else:
-            nodes.append(node)
-            continue
-        results[name] = out
-        fine[name] = {
-            "bits": Said(16, GIVEN, exact=False),
-            "exponent": Said(row["exponent"].value - finer, GIVEN, exact=False),
-        }
-        nodes += [replace(node, outputs=(name,)), rounds]
-    plain = [replace(graph[out], clamp=None) for out in tables]
-    graph = replace(
-        graph.with_values(*(replace(graph[out], name=name) for name, out in results.items()), *plain, *biases),
-        nodes=tuple(nodes),
-    )
-    stats = {**model.stats, **{name: model.stats[out] for name, out in results.items()}}
-    return Kept(graph, stats, {**model.bits, **dict.fromkeys(results, 16)}, Choices(fine))
-
-
-def _less(bias: Value, amount: float, name: str) -> Value:
-    assert bias.data is not None
-    return replace(bias, name=name, data=bias.data - np.float32(amount))
-
-
-def _finer(grid: Given, origin: float, exponent: int) -> int:
-    """By how many bits 16 of them hold finer steps than a tensor's, from end to end of its grid in the model."""
-    far = max(abs(grid.min - origin), abs(grid.max - origin))
-    return min(max(15 - math.ceil(math.log2(far) - exponent - SAME), 0), FINER_MOST)
-
-
-def _bits_below(graph: Graph, node: Node, rows: Mapping[str, Row]) -> int:
-    """Bits that results of a sum or mean have below the steps of the output; 0 where a table has no room for them, or
-    few of them are ties, as of a mean of other counts than 2, 4, ...: its rounding would only be done twice."""
-    ports = [rows.get(name, {}) for name in (*node.outputs, *node.inputs)]
-    if any("exponent" not in row or row["bits"].value != 8 for row in ports):
-        return 0
-    exponent, *operands = (row["exponent"].value for row in ports)
-    below = exponent - min(operands)
-    if isinstance(node.params, AveragePoolParams):
-        count = node.params.kernel_h * node.params.kernel_w
-        if count & (count - 1):
-            return 0
-        below += count.bit_length() - 1
-    elif _kind(graph, node) not in (Origins.SUM, Origins.DIFFERENCE):
-        return 0
-    return below if 0 < below <= FINEST - INT16_FINER else 0
-
-
-def _rounds_to_even(graph: Graph, node: Node, grid: Given, below: int) -> Node:
-    """The table of a sum with so many bits below the grid; it has a sample at each of its results."""
-    name, out = f"{node.name}.sum", node.outputs[0]
-    low, high = graph[out].clamp or (-math.inf, math.inf)
-    shift = graph[out].origin
-    return ties_to_even(
-        *(name, name, out, grid.scale, (max(low + shift, grid.min), min(high + shift, grid.max)), TOWARDS_16),
-        origin_x=shift,
-        origin_y=shift,
-        coarsest=INT16_FINER + below,
-    )
-
-
-def _are_whole(graph: Graph, node: Node, exponent: int) -> bool:
-    """Checks that the biases are integers on the output's grid."""
-    bias = graph[node.inputs[2]].data
-    assert bias is not None
-    steps = np.ldexp(bias.astype(np.float64), -exponent)
-    return bool(np.abs(steps - np.rint(steps)).max(initial=0.0) < NEAR)
 
 
 def _requantized(graph: Graph) -> tuple[Graph, dict[str, str]]:
@@ -359,10 +261,7 @@ def _are_on_a_grid(weights: np.ndarray) -> bool:
 
 def _are_integers(weights: np.ndarray, bits: int) -> bool:
     """Checks weights [O, N] for a power of two in each row that makes them integers of so many bits."""
-    mantissas, exponents = np.frexp(weights)
-    whole = np.ldexp(mantissas, 24).astype(np.int64)  # float32 has 24 bits
-    low = np.where(whole == 0, 2**24, whole & -whole)
-    least = np.where(weights == 0, 999, exponents - 24 + np.log2(low).astype(np.int64)).min(axis=1, keepdims=True)
+    least = lowest_bits(weights).min(axis=1, keepdims=True)
     steps = np.ldexp(weights, -least)
     return bool((steps.min(initial=0) >= INT_MIN[bits]) and (steps.max(initial=0) <= INT_MAX[bits]))
 
