@@ -14,9 +14,11 @@ import onnx
 from onnx import helper
 
 from nmpconv.errors import Invalid, Unsupported
+from nmpconv.frontend import scan_at_once
 from nmpconv.frontend.bind import type_name
 from nmpconv.frontend.importer import FollowsError, Importer
 from nmpconv.frontend.local_functions import NODES_MAX
+from nmpconv.frontend.scan_at_once import Stepped
 from nmpconv.ops.onnx_node import OnnxNode
 
 SCAN_OPSET = 9  # before it, Scan had a batch of its own
@@ -90,6 +92,9 @@ class Unroller:
         if len(lengths) > 1:
             raise ValueError(f"scanned inputs of {sorted(lengths)} steps")
         [length] = lengths
+        along = _each(node, "scan_output_axes", results)
+        if not any((*axes, *along, *backwards, *reversed_rows)) and self._at_once(proto, body, carried, scanned):
+            return
         rows: list[list[str]] = []
         for step in range(length):
             slices = [
@@ -102,7 +107,27 @@ class Unroller:
             rows.append(values[states:])
         columns = [list(column) for column in zip(*rows, strict=True)]
         columns = [column[::-1] if back else column for column, back in zip(columns, reversed_rows, strict=True)]
-        self._finish(proto, carried, list(zip(columns, _each(node, "scan_output_axes", results), strict=True)))
+        self._finish(proto, carried, list(zip(columns, along, strict=True)))
+
+    def _at_once(
+        self, proto: onnx.NodeProto, body: onnx.GraphProto, states: Sequence[str], scanned: Sequence[str]
+    ) -> bool:
+        """Converts all steps of a Scan as one (`scan_at_once`), if they can be."""
+        ranks = {name: len(self._to.tensor(name).shape or ()) for name in (*states, *scanned)}
+        known = all(self._to.tensor(name).shape is not None for name in ranks)
+        fed = [Stepped(name, ranks[name], False) for name in states]
+        fed += [Stepped(name, ranks[name] - 1, True) for name in scanned]
+        batched = scan_at_once.steps(body, fed, len(states), self._to.new_name) if known else None
+        if batched is None:
+            return False
+        nodes, results = batched
+        for step in nodes:
+            self._to.define(step.fresh)
+            self._add(proto, step.kind, step.inputs, step.output, **step.attributes)
+        for name, output in zip((*states, *results), proto.output, strict=False):
+            if output:
+                self._add(proto, "Identity", [name], output)
+        return True
 
     def _step(self, proto: onnx.NodeProto, body: onnx.GraphProto, inputs: Mapping[str, str]) -> list[str]:
         self._nodes += max(1, len(body.node))
