@@ -39,7 +39,7 @@ def compared(
     except EngineRefused as error:
         return f"not compared with the ONNX model: {error.message}"
     if not comparison.holds:
-        _refuse_fractions(graph, pairs, model)
+        _refuse_reals(graph, pairs, model)
         cut = f"; --outputs {','.join(comparison.before)} leaves that to the host" if comparison.before else ""
         raise VerifyError(
             f"the float graph is another function than the model: {comparison}; they part at {comparison.parts}",
@@ -49,15 +49,23 @@ def compared(
     return comparison
 
 
-def _refuse_fractions(graph: Graph, pairs: Sequence[parity.Pair], model: Path) -> None:
-    """InputError where samples for an input of integers have fractions, which only the graph keeps."""
+def _refuse_reals(graph: Graph, pairs: Sequence[parity.Pair], model: Path) -> None:
+    """InputError where samples for an input of integers have fractions, or numbers beyond its type: only the graph
+    keeps them."""
     for name, dtype in graph.plain_ports().items():
-        if any(name in theirs and np.any(theirs[name] % 1) for theirs, _ in pairs):
-            raise InputError(
-                f"input '{name}' is {dtype}, and its samples have fractions",
-                where=str(model),
-                hint="integers, as the model takes them: x / scale + zero point, rounded",
-            )
+        numbers = [theirs[name] for theirs, _ in pairs if name in theirs]
+        ends = np.iinfo(dtype)
+        if any(np.any(x % 1) for x in numbers):
+            wrong = "have fractions"
+        elif any(np.any((x < ends.min) | (x > ends.max)) for x in numbers):
+            wrong = f"go from {min(x.min() for x in numbers):g} to {max(x.max() for x in numbers):g}"
+        else:
+            continue
+        raise InputError(
+            f"input '{name}' is {dtype}, and its samples {wrong}",
+            where=str(model),
+            hint="integers, as the model takes them: x / scale + zero point, rounded",
+        )
 
 
 def pairs_of(

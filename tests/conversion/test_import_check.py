@@ -33,7 +33,7 @@ def test_number_of_samples(tmp_path: Path, count: int, chosen: int) -> None:
     assert all(2 <= number <= 3 for number in first) if not count else max(first) > 4 * (count * 3 // 5 - 1)
 
 
-def test_fractions_for_an_input_of_integers(tmp_path: Path) -> None:
+def test_reals_for_an_input_of_integers(tmp_path: Path) -> None:
     """Real numbers for a full-integer model are the samples' fault, no bug of the import."""
     text = (
         "(int8[1,4] x) => (int8[1,4] y) <float s = {0.5}, int8 z = {3}> "
@@ -44,3 +44,5 @@ def test_fractions_for_an_input_of_integers(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"input 'x' is int8, and its samples have fractions.*x / scale \+ zero point"):
         nmpconv.convert(tmp_path / "m.onnx", data=samples)
     nmpconv.convert(tmp_path / "m.onnx", data=np.rint(samples))
+    with pytest.raises(InputError, match=r"input 'x' is int8, and its samples go from -?\d+ to \d+ \(integers"):
+        nmpconv.convert(tmp_path / "m.onnx", data=np.rint(samples * 30))
