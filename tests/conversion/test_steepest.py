@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from float_nets import feeds, in_bits, observed
 from nets import Net
 
-from nmpconv.conversion import report as measuring
+from nmpconv.calib import noise_budget
+from nmpconv.calib.fake_quantization import Switched
 from nmpconv.conversion.quantizer import Fitter
 from nmpconv.conversion.report import Report, measure
 from nmpconv.graph.trace import Trace
 from nmpconv.passes.memory import plan_memory
 from nmpconv.passes.quantize.exponents import Method
 from nmpconv.passes.quantize.rounding import Rounding
+
+GRIDS, LOUDEST = 32, "t9"
 
 
 def report(spread: np.ndarray, count: int = 6) -> Report:
@@ -50,10 +56,21 @@ def test_what_only_moves_data_costs_nothing() -> None:
 
 def test_shares_of_noise_are_searched_down_to_loud_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quiet tensors of a large net would take a pass each."""
-    least, real = list[float](), measuring.budget
-    monkeypatch.setattr(measuring, "budget", lambda *args, **by: least.append(by["least"]) or real(*args, **by))
-    assert report(np.ones(8)).costliest
-    assert least == [measuring.LOUD]
+    net = Net(8)
+    net.input("x", 1, 4, 4, 3)
+    names = ["x", *(f"t{i}" for i in range(GRIDS - 2)), "y"]
+    for x, y in pairwise(names):
+        net.conv(x, y, 3, w=np.eye(3).reshape(3, 1, 1, 3), b=np.zeros(3))
+    graph = net.graph("y")
+    passes, real = list[int](), Switched.run
+    monkeypatch.setattr(noise_budget, "OPS_MOST", 0)  # as of a large net: PASSES_LEAST are allowed
+    monkeypatch.setattr(Switched, "run", lambda self, on: passes.append(len(on)) or real(self, on))
+    images, bits = feeds(graph, 6), {**in_bits(graph, 16), LOUDEST: 8}
+    fitter = Fitter(graph, observed(graph, images), bits, Method(), Rounding(), images)
+    prepared = fitter.prepare("none", images, Trace())
+    planned = plan_memory.run(fitter.quantize(prepared, False, Trace()))
+    assert measure(prepared, planned, images, fitter.outputs).costliest.keys() == {LOUDEST}
+    assert len(passes) == 2 + 2 * math.log2(GRIDS)  # none, all, and the halves of blocks down to the loud one
 
 
 def test_nothing_is_known_without_images() -> None:
