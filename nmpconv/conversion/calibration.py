@@ -20,7 +20,7 @@ from nmpconv.conversion.context import Context
 from nmpconv.conversion.costly_widths import InstructionLimit
 from nmpconv.conversion.inputs import open_inputs
 from nmpconv.conversion.options import Options
-from nmpconv.conversion.quantizer import GUARD_IMAGES, HELD_OUT, Fitter
+from nmpconv.conversion.quantizer import GUARD_IMAGES, HELD_OUT, Fitter, is_held_out
 from nmpconv.data import audio
 from nmpconv.data.audio import FrontEnd
 from nmpconv.data.images import with_layout
@@ -148,7 +148,7 @@ def import_without_data(context: Context) -> Graph:
 def calibrate(context: Context, imported: Imported) -> Calibrated:
     """Observes the activations, or takes a profile's statistics, or the ranges of a quantized model."""
     options, trace, graph, feeds = context.options, context.trace, imported.graph, imported.feeds
-    two_thirds = Part(frozenset(i for i in range(len(feeds)) if i % 3))  # for the verdict, where all are fitted on
+    two_thirds = Part(frozenset(i for i in range(len(feeds)) if not is_held_out(i)))  # where all are fitted on
     graph, stats = _statistics(graph, feeds if imported.samples else None, options, context.progress, two_thirds)
     every = dict(stats)
     trace(graph, "FLOAT", "saturations")

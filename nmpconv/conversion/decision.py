@@ -16,7 +16,7 @@ from nmpconv.conversion.context import Context
 from nmpconv.conversion.costly_widths import Affordable
 from nmpconv.conversion.diagnostics import FEW_IMAGES
 from nmpconv.conversion.options import Options
-from nmpconv.conversion.quantizer import HELD_OUT, UNCHECKED, Fitter, Prepared, Recipe
+from nmpconv.conversion.quantizer import HELD_OUT, UNCHECKED, Fitter, Prepared, Recipe, is_held_out, parted
 from nmpconv.conversion.recipe_search import choose
 from nmpconv.conversion.validation import Score
 from nmpconv.data.samples import spread
@@ -169,8 +169,8 @@ def held_out(context: Context, calibrated: Calibrated) -> ValidationSet:
         subset, fitted = feeds.subset(held), images
         measured = list(subset) if context.workers.count > 1 else subset  # other processes may not find the files
     else:
-        held = calibrated.fitted[::3]  # what recipes are not fitted on while they compete
-        measured, fitted = images[::3], [image for i, image in enumerate(images) if i % 3]
+        held = tuple(index for place, index in enumerate(calibrated.fitted) if is_held_out(place))
+        fitted, measured = parted(images)
     labels = None if calibrated.labels is None else [calibrated.labels[i] for i in held]
     return ValidationSet(
         measured, labels, fitted, finisher(context.options), target=context.options.target, indices=held

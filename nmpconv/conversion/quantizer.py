@@ -52,7 +52,7 @@ from nmpconv.passes.quantize.shared_grids import grid_groups
 
 DRAWN_ELEMENTS = 1 << 22  # elements of the inputs that are drawn where there are no images, but for one of each
 GUARD_IMAGES = 4  # that an equalized float model is compared with the original on
-HELD_OUT = 6  # images that are enough to hold a third of them out
+HELD_OUT = 6  # images that are enough to hold a third of them out: see `is_held_out`
 
 EQUALIZATIONS = ("none", "scalar", "vector", "streams")  # the plainer, the fewer factors
 BY_CHANNEL = EQUALIZATIONS[2:]  # streams: as vector, with long residual streams filled more evenly
@@ -434,5 +434,10 @@ def parted(images: Feeds) -> tuple[list[Mapping[str, np.ndarray]], list[Mapping[
     """Two thirds, which recipes are fitted on while they compete, and those that they are measured on: none where there
     are fewer than HELD_OUT."""
     every = [images[i] for i in range(len(images))]
-    held = every[::3] if len(every) >= HELD_OUT else []
-    return [image for i, image in enumerate(every) if i % 3 or not held], held
+    held = [image for i, image in enumerate(every) if len(every) >= HELD_OUT and is_held_out(i)]
+    return [image for i, image in enumerate(every) if not held or not is_held_out(i)], held
+
+
+def is_held_out(place: int) -> bool:
+    """Checks that an image is one of the third that is held out. place: among the images that are fitted on."""
+    return place % 3 == 0
