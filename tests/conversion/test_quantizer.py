@@ -174,6 +174,8 @@ def test_heads_come_with_the_rows(net: Graph, monkeypatch: pytest.MonkeyPatch) -
             np.testing.assert_allclose(made.outputs(images)[name], wanted, rtol=1e-5, atol=1e-6)
     monkeypatch.setattr(quantizer.calibration, "outputs", None)
     assert len(made.outputs(rest)["y"]) == len(rest)
+    assert made.outputs(made.images)["y"] is made.outputs(made.images)["y"]
+    assert len(made.outputs([])["y"]) == 0
 
 
 def test_vector_equalization_observes_an_image_once(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
