@@ -62,7 +62,7 @@ class Evidence:
         return Evidence(inputs, {name: Rows(*(part[r.images < count] for part in r)) for name, r in self.rows.items()})
 
 
-def taken(x: np.ndarray, indices: np.ndarray, count: int) -> np.ndarray:
+def of_images(x: np.ndarray, indices: np.ndarray, count: int) -> np.ndarray:
     """Tensors of some images, of those of count, one after the other along the first axis."""
     each_has = len(x) // count
     return x.take((indices[:, None] * each_has + np.arange(each_has)).ravel(), axis=0)
@@ -80,7 +80,7 @@ def collect(graph: Graph, feeds: Feeds, ops: Collection[str], inputs: Evidence |
 
     inputs: what `inputs_of` gives, where that is known.
     """
-    rows = walked(graph, feeds, ops, [range(len(feeds))]).rows[0]
+    rows = run_once(graph, feeds, ops, [range(len(feeds))]).rows[0]
     return replace(inputs or inputs_of(graph, feeds), rows=rows)
 
 
@@ -113,7 +113,7 @@ def residual_sums(graph: Graph, least: int = SUMS) -> dict[str, Node]:
     return adds
 
 
-class Walked(NamedTuple):
+class RowsAndOutputs(NamedTuple):
     """Results of one run of every image. rows: of each part of the images. whole: by name, [N, ...]; empty where
     nothing was run."""
 
@@ -121,14 +121,14 @@ class Walked(NamedTuple):
     whole: Mapping[str, np.ndarray]
 
 
-def walked(
+def run_once(
     graph: Graph, feeds: Feeds, ops: Collection[str], parts: Sequence[Sequence[int]], whole: Sequence[str] = ()
-) -> Walked:
-    """The rows that `collect` keeps, of each of these parts of the images. whole: tensors that are kept as they are, of
-    all images of the parts in order."""
+) -> RowsAndOutputs:
+    """Runs every image once, for the rows that `collect` keeps, of each of these parts of the images. whole: tensors
+    that are kept as they are, of all images of the parts in order."""
     plain, before = _split_clamps(graph, sampled_nodes(graph, ops))
     if not before or not len(feeds):
-        return Walked([{} for _ in parts], {})
+        return RowsAndOutputs([{} for _ in parts], {})
     widths = {name: (graph[name].shape or (1,))[-1] for name in before}
     limit = max(64, min(ROWS, ROW_BYTES // (4 * sum(widths.values()))))
 
@@ -164,7 +164,7 @@ def walked(
         return heads
 
     results = _each(run, sorted({image for part in parts for image in part}))
-    return Walked(tables, dict(zip(whole, _together(results), strict=True)))
+    return RowsAndOutputs(tables, dict(zip(whole, _together(results), strict=True)))
 
 
 def _together(results: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:

@@ -252,15 +252,15 @@ def _counted_rows(n: int, wanted: int) -> np.ndarray:
     return np.sort(np.random.default_rng(n).permutation(n)[:wanted])
 
 
-@dataclass(frozen=True)
-class Part:
-    """Samples whose statistics are gathered apart, too. stats: filled by `observe`."""
+@dataclass
+class SampleSubset:
+    """Samples whose statistics are gathered apart, too. stats: by tensor, empty until `observe` sets them."""
 
     indices: frozenset[int]
     stats: dict[str, TensorStats] = field(default_factory=dict)
 
     def of(self, indices: Sequence[int], tensors: Sequence[np.ndarray], whole: TensorStats) -> TensorStats:
-        """Statistics of a tensor in those of some samples that belong to the part. whole: in all of them."""
+        """Statistics of a tensor in those of some samples that belong to the subset. whole: in all of them."""
         inside = [x for i, x in zip(indices, tensors, strict=True) if i in self.indices]
         if len(inside) == len(tensors):
             return whole
@@ -273,16 +273,17 @@ def observe(
     names: Iterable[str] | None = None,
     progress: Progress = silent,
     limits: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
-    part: Part | None = None,
+    subset: SampleSubset | None = None,
 ) -> dict[str, TensorStats]:
     """Run every sample and gather statistics of the tensors ``names`` that the engine fetches (None: of all).
 
-    limits: least and largest value of each channel [C] by name; what lies beyond counts as that. part: samples that
+    limits: least and largest value of each channel [C] by name; what lies beyond counts as that. subset: samples that
     count twice. OutOfRange when the float model itself gives NaN or infinity.
     """
     stats = {name: TensorStats() for name in (engine.fetch if names is None else names)}
-    apart = {} if part is None else part.stats
-    apart.update({name: TensorStats() for name in stats})
+    apart = {name: TensorStats() for name in stats}
+    if subset is not None:
+        subset.stats = apart
 
     def measured(indices: range) -> dict[str, tuple[TensorStats, TensorStats]]:
         runs, by_name = [engine.run(feeds[i]) for i in indices], dict[str, tuple[TensorStats, TensorStats]]()
@@ -296,8 +297,9 @@ def observe(
                     hint="check the preprocessing and that the model runs in onnxruntime",
                 )
             if limits and name in limits and _beyond(statistics, *limits[name]):
-                statistics = TensorStats.of_samples([np.clip(x, *limits[name]) for x in tensors])
-            by_name[name] = statistics, TensorStats() if part is None else part.of(indices, tensors, statistics)
+                tensors = [np.clip(x, *limits[name]) for x in tensors]
+                statistics = TensorStats.of_samples(tensors)
+            by_name[name] = statistics, TensorStats() if subset is None else subset.of(indices, tensors, statistics)
         return by_name
 
     count = max(1, max(VALUES, EACH * len(stats)) // max(engine.values, 1))

@@ -13,7 +13,7 @@ from nmpconv.base.progress import Progress
 from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.calib.observers import Part, TensorStats, observe
+from nmpconv.calib.observers import SampleSubset, TensorStats, observe
 from nmpconv.calib.parity import Parity
 from nmpconv.conversion import import_check
 from nmpconv.conversion.context import Context
@@ -148,7 +148,7 @@ def import_without_data(context: Context) -> Graph:
 def calibrate(context: Context, imported: Imported) -> Calibrated:
     """Observes the activations, or takes a profile's statistics, or the ranges of a quantized model."""
     options, trace, graph, feeds = context.options, context.trace, imported.graph, imported.feeds
-    two_thirds = Part(frozenset(i for i in range(len(feeds)) if not is_held_out(i)))  # where all are fitted on
+    two_thirds = _two_thirds(options, graph, len(feeds))
     graph, stats = _statistics(graph, feeds if imported.samples else None, options, context.progress, two_thirds)
     every = dict(stats)
     trace(graph, "FLOAT", "saturations")
@@ -209,8 +209,9 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
     fitter = Fitter(graph, stats, bits, method, rounding, images, zero_points, choices)
-    parts = two_thirds.stats if len(fitted) == len(feeds) else {}
-    known = {name: seen for name, seen in parts.items() if name in stats and stats[name] is every[name]}
+    # Of a model with large activations, fewer are fitted on than were observed.
+    apart = two_thirds.stats if two_thirds is not None and len(fitted) == len(feeds) else {}
+    known = {name: seen for name, seen in apart.items() if name in stats and stats[name] is every[name]}
     return Calibrated(imported.samples, feeds, check, fitter, tuple(fitted), masked, two_thirds=known)
 
 
@@ -288,7 +289,7 @@ def _image_inputs(graph: Graph, options: Options) -> dict[str, Preprocess]:
 
 
 def _statistics(
-    graph: Graph, feeds: Feeds | None, options: Options, progress: Progress, part: Part
+    graph: Graph, feeds: Feeds | None, options: Options, progress: Progress, subset: SampleSubset | None
 ) -> tuple[Graph, dict[str, TensorStats]]:
     """Statistics of the activations: a profile's, those seen on samples, or the ranges that a model has; with the
     graph, which saturates where the model does. A profile that is saved is of the graph before that."""
@@ -298,7 +299,7 @@ def _statistics(
             return {}
         names = [value.name for value in graph.activations()]
         engine = FloatEngine(graph, names, threads=1)
-        return observe(engine, feeds, names, progress, part=part if len(feeds) <= FIT_IMAGES else None)
+        return observe(engine, feeds, names, progress, subset=subset)
 
     seen = observed(graph) if options.load_profile is None else profiles.load(options.load_profile).stats_for(graph)
     rounded = given_grids.of_rounded(graph) if seen else graph
@@ -311,6 +312,18 @@ def _statistics(
             seen = observed(saturated)
         stats = ranges.run(saturated, {**seen, **saturations.unsaturated(saturated, seen)})
     return saturated, stats
+
+
+def _two_thirds(options: Options, graph: Graph, count: int) -> SampleSubset | None:
+    """The samples that are not held out where all are fitted on; None where no verdict reads their statistics."""
+    if options.fast or not has_observed_ranges(options, graph) or not HELD_OUT <= count <= FIT_IMAGES:
+        return None
+    return SampleSubset(frozenset(i for i in range(count) if not is_held_out(i)))
+
+
+def has_observed_ranges(options: Options, graph: Graph) -> bool:
+    """Checks that ranges are those of the samples, not of a profile or a quantized model."""
+    return options.load_profile is None and not graph.given
 
 
 def _affordable(graph: Graph) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from nmpconv.base.memo import Is, Memo, Once
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib import noise_budget, parity
-from nmpconv.calib.activation_cache import Evidence, Feeds, Walked
+from nmpconv.calib.activation_cache import Evidence, Feeds, RowsAndOutputs
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.fake_quantization import Switched
 from nmpconv.calib.float_noise import Known
@@ -301,18 +301,18 @@ class Fitter:
         heads, which are asked for later."""
         key, every = self._of(images), self._of(self.images)
         if others and key != every and self._memo.find("rows", every) is None:
-            walked = self._walked(self.images, (key, every), heads(self.graph))
-            if walked.whole:
-                self._memo("heads", every, lambda: walked.whole)
-            self._memo("rows", every, lambda: walked.rows[1])
-            return self._memo("rows", key, lambda: walked.rows[0])
-        return self._memo("rows", key, lambda: self._walked(images, (key,)).rows[0])
+            results = self._run_once(self.images, (key, every), heads(self.graph))
+            if results.whole:
+                self._memo("heads", every, lambda: results.whole)
+            self._memo("rows", every, lambda: results.rows[1])
+            return self._memo("rows", key, lambda: results.rows[0])
+        return self._memo("rows", key, lambda: self._run_once(images, (key,)).rows[0])
 
-    def _walked(self, feeds: Feeds, parts: Sequence[tuple[Is, ...]], whole: Sequence[str] = ()) -> Walked:
-        """Rows of parts of these feeds, in one walk."""
+    def _run_once(self, feeds: Feeds, parts: Sequence[tuple[Is, ...]], whole: Sequence[str] = ()) -> RowsAndOutputs:
+        """Rows of parts of these feeds, from one run of each."""
         at = {Is(feeds[i]): i for i in range(len(feeds))}
         indices = [[at[image] for image in part] for part in parts]
-        return calibration.walked(self.graph, feeds, WEIGHTED, indices, whole)
+        return calibration.run_once(self.graph, feeds, WEIGHTED, indices, whole)
 
     def _evidence(self, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds) -> Evidence:
         """Returns the evidence of a graph made of the float graph by these factors [C], and origins; what is new in it
@@ -340,7 +340,7 @@ class Fitter:
         if known and set(asked) <= set(every):
             at = {image: i for i, image in enumerate(every)}
             places = np.array([at[image] for image in asked], np.intp)
-            return {name: calibration.taken(x, places, len(every)) for name, x in known.items()}
+            return {name: calibration.of_images(x, places, len(every)) for name, x in known.items()}
         return self._memo("heads", asked, partial(calibration.outputs, self.graph, images, heads(self.graph)))
 
     def _equalized(self, mode: str, images: Feeds) -> Equalized:

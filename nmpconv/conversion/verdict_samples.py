@@ -22,7 +22,7 @@ from nmpconv.calib.activation_cache import Feeds
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import observe
 from nmpconv.conversion import decision as decisions
-from nmpconv.conversion.calibration import Calibrated
+from nmpconv.conversion.calibration import Calibrated, has_observed_ranges
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.decision import Decision
@@ -77,7 +77,7 @@ def _unseen(options: Options, calibrated: Calibrated, decision: Decision, fitted
     """The graph with grids of the two thirds (fitted). None where ranges are not those of the samples (a profile, a
     quantized model), or contradict the recipe: then grids of all samples are used alone."""
     fitter = decision.fitter
-    if options.load_profile is not None or fitter.graph.given:
+    if not has_observed_ranges(options, fitter.graph):
         return None
     stats = dict(calibrated.two_thirds)
     if names := [value.name for value in fitter.graph.activations() if value.name not in stats]:

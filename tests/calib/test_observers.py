@@ -9,7 +9,7 @@ import pytest
 
 from nmpconv.calib import observers
 from nmpconv.calib.histogram import BINS, PER_STEP, Histogram
-from nmpconv.calib.observers import CHANNELS_MAX, COUNTED, TensorStats, observe
+from nmpconv.calib.observers import CHANNELS_MAX, COUNTED, SampleSubset, TensorStats, observe
 
 RNG = np.random.default_rng(4)
 SAMPLES = [np.float32(10.0 ** RNG.integers(-3, 4)) * RNG.normal(size=(1, 6, 5, 7)).astype(np.float32) for _ in range(9)]
@@ -200,6 +200,22 @@ def test_clipping_moves_what_lies_outside_to_the_ends() -> None:
     assert weight[-1] == h.counts[h.edges(np.arange(BINS)) >= low.max()].sum()
     assert same(h.clipped(*_ends(h)), h)
     assert h.clipped(-1e6, 1e6).exponent == 20
+
+
+def test_limits_clip_a_subset_of_the_samples_too() -> None:
+    class Engine:
+        values, fetch = 2, ("x",)
+
+        def run(self, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return feed
+
+    feeds = [{"x": np.array([[-9.0, i]], np.float32)} for i in range(6)]
+    limits, subset = {"x": (np.array([-1.0, 0.0]), np.array([1.0, 3.0]))}, SampleSubset(frozenset((1, 2, 5)))
+    observe(Engine(), feeds, limits=limits, subset=subset)  # type: ignore[arg-type]
+    inside = [np.clip(feeds[i]["x"], *limits["x"]) for i in sorted(subset.indices)]
+    wanted, stats = TensorStats.of_samples(inside), subset.stats["x"]
+    assert (stats.min, stats.max, stats.mean, stats.count) == (-1, 3, wanted.mean, 6)
+    assert same(stats.histogram, wanted.histogram)
 
 
 def _ends(h: Histogram) -> tuple[float, float]:

@@ -168,7 +168,7 @@ def test_heads_come_with_the_rows(net: Graph, monkeypatch: pytest.MonkeyPatch) -
     made, rest = fitter(net), [image for i, image in enumerate(fitter(net).images) if i % 3]
     made.images, every = [*rest, *made.images[::3]], fitter(net)
     made.rows(rest, others=True)
-    monkeypatch.setattr(quantizer.calibration, "walked", None)
+    monkeypatch.setattr(quantizer.calibration, "run_once", None)
     for images in (rest, made.images[-2:], made.images[::-1]):
         for name, wanted in every.outputs(images).items():
             np.testing.assert_allclose(made.outputs(images)[name], wanted, rtol=1e-5, atol=1e-6)
@@ -235,7 +235,7 @@ def test_what_was_scored_is_not_made_again(net: Graph, monkeypatch: pytest.Monke
     real = quantizer.quantize.run
     monkeypatch.setattr(quantizer.quantize, "run", lambda *arguments: runs.append(1) or real(*arguments))
     made.keep_only(best)
-    monkeypatch.setattr(quantizer.calibration, "walked", None)  # those of the competition are still there
+    monkeypatch.setattr(quantizer.calibration, "run_once", None)  # those of the competition are still there
     _, found = made.fitted(best, images)
     assert not runs
     made.with_choices(Choices()).prepare("scalar", images, Trace()).seen()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,15 @@ from onnx_net import Net
 from onnx_text import build
 
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.calib.observers import Part, observe
-from nmpconv.conversion import verdict_samples
+from nmpconv.calib.observers import SampleSubset, observe
+from nmpconv.conversion import calibration, verdict_samples
+from nmpconv.conversion.calibration import FIT_IMAGES
 from nmpconv.conversion.pipeline import Options, Result, convert
+from nmpconv.conversion.quantizer import HELD_OUT
 from nmpconv.conversion.validation import UNSEEN, scored
 from nmpconv.evaluation.accuracy import evaluate
 from nmpconv.frontend.onnx import load as load_graph
+from nmpconv.ir import Given
 from nmpconv.runtime.interpreter import load
 
 SIZE, COUNT = 12, 24
@@ -68,15 +72,39 @@ def test_samples_are_run_once_for_both_ranges(tmp_path: Path, monkeypatch: pytes
     """Statistics of two thirds are gathered beside those of all, and are what a run of their own would see."""
     x = samples()
     engine = FloatEngine(load_graph(net(tmp_path)), ["x"])
-    part = Part(frozenset(i for i in range(COUNT) if i % 3))
+    subset = SampleSubset(frozenset(i for i in range(COUNT) if i % 3))
     feeds = [{"x": sample} for sample in x[:, np.newaxis, 0]]
-    every = observe(engine, feeds, part=part)["x"]
+    every = observe(engine, feeds, subset=subset)["x"]
     alone = observe(engine, [feed for i, feed in enumerate(feeds) if i % 3])["x"]
-    assert (part.stats["x"].min, part.stats["x"].max, part.stats["x"].count) == (alone.min, alone.max, alone.count)
-    assert np.array_equal(part.stats["x"].histogram.counts, alone.histogram.counts)
+    apart = subset.stats["x"]
+    assert (apart.min, apart.max, apart.count) == (alone.min, alone.max, alone.count)
+    assert np.array_equal(apart.histogram.counts, alone.histogram.counts)
     assert (every.count, every.max) > (alone.count, alone.max)
     monkeypatch.setattr(verdict_samples, "observe", lambda *_: pytest.fail("run again"))
     assert converted(tmp_path, x, equalize="scalar").report.held_out is not None
+
+
+@pytest.mark.parametrize(("options", "gathered"), [({}, True), ({"fast": True}, False)])
+def test_statistics_of_two_thirds_are_gathered_for_who_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], gathered: bool
+) -> None:
+    subsets, real = [], calibration.observe
+    monkeypatch.setattr(
+        calibration, "observe", lambda *rest, **by: subsets.append(by.get("subset")) or real(*rest, **by)
+    )
+    converted(tmp_path, samples()[:8], equalize="scalar", **options)
+    assert [subset is not None for subset in subsets] == [gathered] * len(subsets)
+    assert subsets
+
+
+def test_a_model_with_grids_of_its_own_needs_no_statistics_of_two_thirds(tmp_path: Path) -> None:
+    """Nor do too few samples, or so many that all are never fitted on."""
+    graph, options = load_graph(net(tmp_path)), Options()
+    own = replace(graph, given={"x": Given(1 / 128, 0, "int8")})
+    counts = (HELD_OUT - 1, HELD_OUT, FIT_IMAGES, FIT_IMAGES + 1)
+    for model, gathered in ((graph, [False, True, True, False]), (own, [False] * 4)):
+        subsets = [calibration._two_thirds(options, model, count) for count in counts]
+        assert [subset is not None for subset in subsets] == gathered
 
 
 def test_noises_are_between_those_of_grids_that_had_seen_the_samples_and_others() -> None:
