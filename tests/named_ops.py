@@ -50,6 +50,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/counted_padding.py": (2, "builds pad"),
     "passes/quantize/finer_sums.py": (2, "builds sub; layers, sums and means have their own sums"),
     "passes/quantize/scaled_means.py": (2, "writes means as conv2d, with a mul"),
+    "passes/quantize/growing_streams.py": (2, "streams are adds of what conv2d makes"),
     "passes/quantize/given_tables.py": (2, "products of a lookup and what it reads"),
     "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),

@@ -241,10 +241,13 @@ class Fitter:
         graph, stats, bits = exact_square_roots.run(graph, stats, bits)
         trace(graph, "FLOAT", "exact_square_roots")
         notes: tuple[str, ...] = ()
-        free = offsets.free(graph, stats) if self.zero_points else {}
+        departing = mode in BY_CHANNEL
+        free = offsets.free(graph, stats, departing=departing) if self.zero_points else {}
         with_offsets = graph, stats, bits
         if self.zero_points:
-            with_offsets = offsets.run(graph, stats, bits, self.choices, self._method.saturated, free)
+            with_offsets = offsets.run(
+                graph, stats, bits, self.choices, self._method.saturated, free, departing=departing
+            )
             trace(with_offsets[0], "FLOAT", "offsets")
         if left_out := self._changed(mode, equalized, with_offsets[0]):
             notes = (f"zero points left out: {left_out}",)
@@ -259,7 +262,7 @@ class Fitter:
         ranged = trace(idle_requantizes.run(ranged), "RANGED", "idle_requantizes")
         model_grids = ranged.given if self._rounding.faithful else ()
         ranged = trace(residual_operands.grids(ranged, self._weight_bits, model_grids), "RANGED", "residual_operands")
-        return Prepared(graph, chosen, ranged, Once(Evidence), tuple(free), notes, stats, factors)
+        return Prepared(graph, chosen, ranged, Once(Evidence), offsets.own(free), notes, stats, factors)
 
     def _weight_bits(self, node: Node) -> int:
         return self._rounding.of(node, self.choices).weight_bits
@@ -367,7 +370,7 @@ class Fitter:
             graph, by_channel = equalize.by_layer(graph, stats, bits, exempt)
         if by_channel:
             stats = self._carried(mode, graph, by_channel, images)
-        free = offsets.free(graph, stats) if self.zero_points else ()
+        free = offsets.own(offsets.free(graph, stats, departing=mode in BY_CHANNEL)) if self.zero_points else ()
         graph, factors = equalize.fill(graph, stats, bits, free, exempt, self._method.saturated)
         by_channel = {name: by_channel.get(name, ONE) * factor for name, factor in factors.items()}
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel

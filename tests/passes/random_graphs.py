@@ -193,3 +193,25 @@ class Maker(Net):
         ends = [name for name in names if name not in read] or names[-1:]
         outputs = dict.fromkeys([*ends, *([self.dice.choice(names)] if names else [])])
         return self.graph(*outputs)
+
+
+class StreamMaker(Maker):
+    """A net of streams of residual sums, with other ops before, behind and beside them."""
+
+    def step(self) -> None:
+        names = [node.outputs[0] for node in self.nodes]
+        if not names or self.dice.random() < 0.5:
+            super().step()
+            return
+        x = self.dice.choice(names[-2:])
+        for _ in range(self.dice.randint(3, 5)):
+            x = self.residual(x, self.values[x].shape)
+
+    def residual(self, x: str, shape: tuple[int, ...]) -> str:
+        """The sum of a tensor [1,H,W,C] and a convolution of it, sometimes with a Relu; others stay as they are."""
+        if len(shape) != 4:
+            return x
+        weight, bias = self.noise(shape[3], 3, 3, shape[3]), self.noise(shape[3])
+        self.emit("conv2d", (x, weight, bias), pad_top=1, pad_left=1, pad_bottom=1, pad_right=1)
+        self.emit("add", (x, self.nodes[-1].outputs[0]), self.dice.choice([None, (0.0, math.inf), (0.0, math.inf)]))
+        return self.nodes[-1].outputs[0]

@@ -144,7 +144,9 @@ WAYS = {
     "fold_input": Way(call=by_images),
     "split_activations": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))),
     "equalize": Way(call=equalized),
-    "offsets": Way(call=lambda module, graph, a: module.run(graph, *statistics(graph, a))[0]),
+    "offsets": Way(
+        call=lambda module, graph, a: module.run(graph, *statistics(graph, a), departing=a.get("departing", False))[0]
+    ),
     "ranges": Way(call=ranges),
     "saturations": Way(call=lambda module, graph, a: module.run(graph, statistics(graph, a)[0] if "seen" in a else {})),
     "input_steps": Way(call=lambda module, graph, a: module.run(graph, seen_of(graph, varied(a)), varied(a))[0]),

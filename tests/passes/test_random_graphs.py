@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from random_graphs import Maker
+from random_graphs import Maker, StreamMaker
 from test_passes import assert_same_function
 
 from nmpconv.calib.observers import TensorStats
@@ -61,35 +61,43 @@ def between_tables(graph: Graph) -> Graph:
     return replace(graph.with_values(*values), nodes=(*first, *nodes, *last), outputs=outputs, source_shapes={})
 
 
-def check_origins(seed: int) -> int:
-    """Counts the activations that have an origin: a random number for all that is free, and the function stays."""
-    before = Maker(seed).whole()
+def check_origins(seed: int, make: type[Maker] = Maker) -> tuple[int, int]:
+    """Counts the activations that have an origin, and those that depart from their stream's: a random number for all
+    that is free, and the function stays."""
+    before = make(seed).whole()
     if not before.outputs:
-        return 0
+        return 0, 0
     for _, function in FLOAT:
         before = function(before)
     before = between_tables(before)
     rng = np.random.default_rng(seed)
     ends = {value.name: (rng.choice((-1.0, 0.0)), 1.0) for value in before.activations()}
     stats = {name: TensorStats.of(np.linspace(*pair, 64, dtype=np.float32)[:, None]) for name, pair in ends.items()}
-    rows = offsets.free(before, stats)
+    rows = offsets.free(before, stats, departing=make is StreamMaker)
     numbers = {number: rng.normal(0, 2) for row in rows.values() for number in row}
     chosen = {name: float(sum(share * numbers[n] for n, share in row.items())) for name, row in rows.items()}
     after = offsets.store(before, chosen)
     verify(after, "FLOAT", "origins")
     assert_same_function(before, after, seed)
-    return sum(value.origin != 0 for value in after.activations())
+    departed = sum(offsets._departure(name) in row for name, row in rows.items())
+    return sum(value.origin != 0 for value in after.activations()), departed
 
 
 @pytest.mark.parametrize("block", range(3))
 def test_random_graphs_with_origins(block: int) -> None:
-    assert sum(check_origins(seed) for seed in range(block * BLOCK, (block + 1) * BLOCK)) > BLOCK
+    assert sum(check_origins(seed)[0] for seed in range(block * BLOCK, (block + 1) * BLOCK)) > BLOCK
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_random_streams_whose_tensors_depart(block: int) -> None:
+    counts = [check_origins(seed, StreamMaker) for seed in range(block * BLOCK, (block + 1) * BLOCK)]
+    assert sum(departed for _, departed in counts) > BLOCK // 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(3, 18))
 def test_many_random_graphs_with_origins(block: int) -> None:
-    assert sum(check_origins(seed) for seed in range(block * BLOCK, (block + 1) * BLOCK)) > BLOCK
+    assert sum(check_origins(seed)[0] for seed in range(block * BLOCK, (block + 1) * BLOCK)) > BLOCK
 
 
 @pytest.mark.slow

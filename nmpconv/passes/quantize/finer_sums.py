@@ -55,7 +55,7 @@ class Finer:
         self.rows[value.name] = {key: Said(number, GIVEN, exact=False) for key, number in exact.items()}
 
 
-def run(
+def refine(
     graph: Graph,
     stats: Mapping[str, TensorStats],
     bits: Mapping[str, int],

@@ -51,7 +51,7 @@ class Kept(NamedTuple):
 
 def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int], fine_sums: bool) -> Kept:
     """stats, bits: of the activations, as calibration saw them and as they would be chosen. fine_sums: case 6."""
-    graph, forked = _forked(scaled_means.run(graph, _moved(graph)) if fine_sums else graph)
+    graph, forked = _forked(scaled_means.as_convolutions(graph, _moved(graph)) if fine_sums else graph)
     plain, copies = _requantized(graph)
     copies |= forked
     stats = {**stats, **{name: stats[x] for name, x in copies.items()}}
@@ -76,7 +76,7 @@ def run(graph: Graph, stats: Mapping[str, TensorStats], bits: Mapping[str, int],
     clamped = [name for name in wide if name in known and not known[name].dtype.endswith("16")]
     graph, stats, bits = offsets.with_origins(_saturating(graph, known, clamped), stats, bits, origins)
     if fine_sums:
-        finer = finer_sums.run(graph, stats, bits, rows, _moved(graph))
+        finer = finer_sums.refine(graph, stats, bits, rows, _moved(graph))
         graph, stats, bits, choices = finer.graph, finer.stats, finer.bits, choices.over(Choices(finer.rows))
     return Kept(graph, dict(stats), bits, choices)
 

@@ -9,7 +9,9 @@ sides. Kernels know nothing of it, and the float function stays the same.
    a tensor become a Pad (`counted_padding`).
 2. A layer without activation whose only reader is a sum keeps origin 0. If both operands are such layers and the sum is
    one-sided, the smaller operand has the sum's origin. If the sum must have 0, the layer subtracts the origin of the
-   stream: the last layer of a long stream pays for that, not the whole stream.
+   stream: the last layer of a long stream pays for that, not the whole stream. Where one-sided sums follow each other,
+   as in a stream that grows from block to block, each tensor of the stream may depart from the stream's origin, and the
+   convolutions in between make up for the difference (decision 048).
 3. Each free number is searched together with the exponents, for the largest sum of the expected SQNR of the int8
    tensors it moves, measured after the tables where only tables follow. An origin is used only if it gains at least
    LEAST_DB per tensor. Of a long chain of residual sums, TELLING tensors at equal distances stand for all; the layer
@@ -42,11 +44,11 @@ from nmpconv.ops.common.traits import Origins
 from nmpconv.passes.quantize import counted_padding, headroom, table_readers
 from nmpconv.passes.quantize.equations import ONE, Equations, Row, total
 from nmpconv.passes.quantize.exponents import padding
+from nmpconv.passes.quantize.growing_streams import growing, one_sided, zero_operands
 from nmpconv.passes.quantize.overrides import NOTHING, Choices, Said, contradiction
 
 LEAST_DB = 0.5
 ALIKE_DB = 0.03  # of a tensor: what its samples leave open
-ONE_SIDED = 0.1  # how far, of its range on one side, a tensor may reach to the other
 STEPS_DOWN = 3  # exponents below the one that clips nothing
 PLACES = 9  # of the range that a clipping grid covers, from the least to the largest values: at most so many
 CANDIDATES = 48  # of a free number, as long as each tensor has both ends of that range
@@ -67,14 +69,16 @@ def run(
     choices: Choices = NOTHING,
     saturated: float = 1.0,
     able: Mapping[str, Row] | None = None,
+    *,
+    departing: bool = False,
 ) -> tuple[Graph, Mapping[str, TensorStats], Mapping[str, int]]:
     """The graph with origins, and statistics and widths with those of its padding that counts.
 
     stats (of the graph as it is) and bits are by activation. saturated: see `Rounded`. able: what `free` returns, where
-    that is known.
+    that is known. departing: see `free`.
     """
     if able is None or any("origin" in row for row in choices.tensors.values()):
-        able = _rows(graph, stats, choices)
+        able = _rows(graph, stats, choices, departing)
     return with_origins(graph, stats, bits, _chosen(graph, stats, bits, able, saturated))
 
 
@@ -91,9 +95,14 @@ def with_origins(
     )
 
 
-def free(graph: Graph, stats: Mapping[str, TensorStats]) -> dict[str, Row]:
-    """Cases 1 and 2: the activations that can have an origin."""
-    return _rows(graph, stats, NOTHING)
+def free(graph: Graph, stats: Mapping[str, TensorStats], *, departing: bool = False) -> dict[str, Row]:
+    """Cases 1 and 2: the activations that can have an origin. departing: those of a growing stream, each its own."""
+    return _rows(graph, stats, NOTHING, departing)
+
+
+def own(rows: Mapping[str, Row]) -> tuple[str, ...]:
+    """Those of the activations that can have an origin whatever the others of their stream have."""
+    return tuple(name for name, row in rows.items() if _departure(name) in row or not all(map(_is_departure, row)))
 
 
 def pay(graph: Graph, stats: Mapping[str, TensorStats]) -> bool:
@@ -101,7 +110,7 @@ def pay(graph: Graph, stats: Mapping[str, TensorStats]) -> bool:
     moved = {out for node in graph.nodes if OPS[node.op].grid == "same" for out in node.outputs}
     rounded = [value.name for value in graph.activations() if value.name not in moved]
     able = free(graph, stats)
-    return 2 * sum(name in able and _one_sided(stats[name]) for name in rounded) >= len(rounded)
+    return 2 * sum(name in able and one_sided(stats[name]) for name in rounded) >= len(rounded)
 
 
 def wished(graph: Graph, wishes: Mapping[str, float]) -> dict[str, float]:
@@ -113,8 +122,8 @@ def wished(graph: Graph, wishes: Mapping[str, float]) -> dict[str, float]:
     return {name: row[ONE] for name, row in equations.rows.items() if row.get(ONE, 0.0)}
 
 
-def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> dict[str, Row]:
-    equations = _Equations(graph, stats)
+def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices, departing: bool) -> dict[str, Row]:
+    equations = _Equations(graph, stats, departing)
     if graph.faithful:
         equations.rows = {name: {} for name in equations.rows}
     equations.choose({name: row["origin"] for name, row in choices.tensors.items() if "origin" in row})
@@ -124,7 +133,7 @@ def _rows(graph: Graph, stats: Mapping[str, TensorStats], choices: Choices) -> d
 class _Equations(Equations):
     """Equations of origins."""
 
-    def __init__(self, graph: Graph, stats: Mapping[str, TensorStats] | None) -> None:
+    def __init__(self, graph: Graph, stats: Mapping[str, TensorStats] | None, departing: bool = False) -> None:
         """stats: None leaves case 2 out."""
         super().__init__(graph.inputs)
         for node in graph.nodes:
@@ -132,13 +141,31 @@ class _Equations(Equations):
         for name in graph.outputs:
             self.zero(self.rows[name])
         if stats is not None:
-            self._fix(graph, stats)
+            self._fix(graph, stats, departing)
 
-    def _fix(self, graph: Graph, stats: Mapping[str, TensorStats]) -> None:
+    def _fix(self, graph: Graph, stats: Mapping[str, TensorStats], departing: bool) -> None:
         """Case 2. A number that is left free is the whole row of its tensor, so all of them are 0 at once."""
-        makers, users = graph.producers(), graph.consumers()
-        fixed = [name for node in graph.nodes for name in _fixed_operands(node, graph, stats, makers, users)]
-        self.drop([name for name in dict.fromkeys(fixed) if name in self.rows[name]])
+        streams = growing(graph, stats) if departing else {}
+        self.drop([name for name in zero_operands(graph, stats) if name in self.rows[name] and name not in streams])
+        self._depart({name: ends for name, ends in streams.items() if name in self.rows[name]})
+
+    def _depart(self, streams: Mapping[str, tuple[str, str]]) -> None:
+        """Makes the departures of sums the free numbers in place of those of their layers, the last ones first. The
+        first tensor of a stream has one, too, where nothing else has its origin."""
+        able = set(streams)
+        for other in dict.fromkeys(other for other, _ in streams.values()):
+            if [name for name in self._having.get(other, ()) if set(self.rows[name]) == {other}] == [other]:
+                self._replace(other, {other: 1.0} | self.free(_departure(other)))
+                able.add(_departure(other))
+        for layer, (other, result) in reversed(list(streams.items())):
+            before = {number: share for number, share in self.rows[other].items() if number in able}
+            self._replace(layer, total(self.free(_departure(result)), before, -1.0))
+
+    def _replace(self, number: str, row: Row) -> None:
+        """Writes a free number as a sum of others."""
+        for name in list(self._having[number]):
+            rest = dict(self.rows[name])
+            self.set(name, total(rest, row, rest.pop(number)))
 
     def _visit(self, node: Node, graph: Graph) -> None:
         """Case 1."""
@@ -180,29 +207,13 @@ class _Equations(Equations):
                 raise InputError(f"{name!r} cannot have the origin {rule.value}: {why}", where=rule.place)
 
 
-def _fixed_operands(
-    node: Node,
-    graph: Graph,
-    stats: Mapping[str, TensorStats],
-    makers: Mapping[str, Node],
-    users: Mapping[str, Sequence[Node]],
-) -> list[str]:
-    """Case 2: the operands of a sum that keep 0."""
-    out = graph[node.outputs[0]]
-    if OPS[node.op].origins(node.params, graph.ins(node), out) not in (Origins.SUM, Origins.DIFFERENCE):
-        return []
-    linear = [
-        name
-        for name in dict.fromkeys(node.inputs)
-        if name in makers and makers[name].op in WEIGHTED and len(users[name]) == 1 and not _one_sided(stats[name])
-    ]
-    if len(linear) == 2 and _one_sided(stats[out.name]):
-        linear.remove(min(linear, key=lambda name: stats[name].peak))
-    return linear
+def _departure(name: str) -> str:
+    """The free number by which a tensor departs from its stream's origin."""
+    return f"~{name}"
 
 
-def _one_sided(stats: TensorStats) -> bool:
-    return min(-stats.min, stats.max) <= ONE_SIDED * stats.peak
+def _is_departure(number: str) -> bool:
+    return number.startswith("~")
 
 
 def _chosen(
@@ -311,7 +322,7 @@ def _ends(stats: TensorStats, factor: float, downs: Iterable[int]) -> Iterator[t
     for step, first, last in _outer(stats, factor, downs):
         if last < first:
             middle = (first + last) // 2
-            only = middle if not _one_sided(stats) else first if stats.max > -stats.min else last
+            only = middle if not one_sided(stats) else first if stats.max > -stats.min else last
             yield step, only, only
         else:
             yield step, first, last

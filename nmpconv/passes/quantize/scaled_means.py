@@ -23,7 +23,7 @@ COARSEST = 24  # bits below 1 that weights have
 TABLE_MOST = 16  # elements of a mean that has a table (`finer_sums`)
 
 
-def run(graph: Graph, grids: Mapping[str, Given]) -> Graph:
+def as_convolutions(graph: Graph, grids: Mapping[str, Given]) -> Graph:
     """The graph with these convolutions. grids: those of the model, also before a Transpose to them."""
     makers, users = graph.producers(), graph.consumers()
     nodes: list[Node] = []
