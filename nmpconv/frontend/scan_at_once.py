@@ -39,8 +39,8 @@ class BatchedNode(NamedTuple):
 def steps(
     body: onnx.GraphProto, fed: Sequence[Stepped], states: int, new_name: Callable[[str], str]
 ) -> tuple[list[BatchedNode], list[str]] | None:
-    """The nodes, of the newest opset, and the results of all steps one behind the other; None where a state changes, or
-    a node is of another kind.
+    """The nodes, of the newest opset, and the results of all steps one behind the other; None where a state changes, a
+    node is of another kind, or a constant is an operand, but for axes.
 
     fed: the inputs, states first.
     """

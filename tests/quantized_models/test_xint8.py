@@ -96,8 +96,21 @@ def test_a_mean_of_64_is_the_models(tmp_path: Path) -> None:
     assert not steps_apart(model, fine, samples).any()
 
 
+def test_steps_that_are_no_powers_of_two_have_no_ties(tmp_path: Path) -> None:
+    """A mean of 64 stays a mean."""
+    text = f"""(float[1,3,8,8] x) => (float[1,3,1,1] y) {{
+        {on_grid("x", "s", "xd")}
+        mean = GlobalAveragePool(xd)
+        {on_grid("mean", "t", "y")}
+    }}"""
+    arrays = {"s": np.float32(2.0**-3), "t": np.float32(0.0037), "z8": np.uint8(128)}
+    model = build(text, 17, arrays={name: np.asarray(array) for name, array in arrays.items()}, name="mean")
+    samples = np.random.default_rng(0).integers(-3, 4, (16, 3, 8, 8)).astype(np.float32) / 8
+    assert "average_pool" in [node.op for node in faithful(model, tmp_path, samples, **FINE).graph.nodes]
+
+
 def test_a_sum_beyond_16_bits_is_rounded_twice(tmp_path: Path) -> None:
-    """Products 11 bits below the result's steps."""
+    """Products 11 bits below the result's steps: a limit of `finer_sums`, and not worse than without it."""
     model, samples = xint8(11), np.rint(pictures(32, seed=9) * 32) / 32
     result = faithful(model, tmp_path, samples[:16], **FINE)
     apart = steps_apart(model, result, samples)

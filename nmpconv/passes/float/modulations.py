@@ -55,8 +55,8 @@ def _parts(editor: Editor, name: str, indices: np.ndarray) -> Iterator[tuple[str
     for reader in readers:
         if reader.op == "slice":
             p = reader.params
-            cuts = (slice(a, a + (n - 1) * s + 1, s) for a, s, n in zip(p.starts, p.steps, p.sizes, strict=True))
-            moved = indices[tuple(cuts)]
+            places = (a + s * np.arange(n) for a, s, n in zip(p.starts, p.steps, p.sizes, strict=True))
+            moved = indices[np.ix_(*places)]
         else:
             turned = indices.transpose(reader.params.perm) if reader.op == "transpose" else indices
             moved = turned.reshape(editor[reader.outputs[0]].shape)

@@ -3,10 +3,10 @@
 1. A layer whose biases are no integers on the output's grid: a requantize rounds the finer sum to the model's grid, and
    biases lose next to nothing. They are half a finer step less: two roundings upwards are too many, and down and up is
    one.
-2. A layer whose products are whole in finer steps has ties where biases are whole, too, as those of int8 with a step of
-   their own (AMD Quark's XINT8). Where a requantize would round a tie to an odd integer, a finer step is subtracted
-   before the sum is rounded: ties go to even integers, as in the model. A sum that is never negative has a bit more if
-   it is stored less its middle.
+2. On a grid of powers of two, a layer whose products are whole in finer steps has ties where biases are whole, too, as
+   those of int8 with a step of their own (AMD Quark's XINT8). Where a requantize would round a tie to an odd integer, a
+   finer step is subtracted before the sum is rounded: ties go to even integers, as in the model. A sum that is never
+   negative has a bit more if it is stored less its middle.
 3. A sum of two tensors of 8 bits, or a mean of 2, 4, ... elements, many of whose results are ties: a table of all of
    them rounds these to even.
 """
@@ -88,7 +88,7 @@ def _rounded(finer: Finer, node: Node, grid: Given, rows: Mapping[str, Row]) -> 
     exponent, y, stats = rows[out]["exponent"].value, graph[out], finer.stats[out]
     summed = replace(node, outputs=(name,))
     if node.op in WEIGHTED:
-        if (whole := _whole_sum(graph, node, rows, grid)) is not None:
+        if grid.is_power and (whole := _whole_sum(graph, node, rows, grid)) is not None:
             return _to_even(finer, node, exponent, *whole)
         if _are_whole(graph, node, exponent):
             return [node]

@@ -2,7 +2,10 @@
 
 1. A mean times a number: AMD Quark writes the global mean of 36 elements as a mean times 63/64, since its device
    multiplies the sum by 7/256. Two roundings would miss what one of the model hits.
-2. A mean of 32, 64, ... elements on a grid of the model: it has ties, as the smaller ones that have tables.
+2. A mean of 32, 64, ... elements: it has ties, as the smaller ones that have tables.
+
+Both only where the result has a grid of the model that is a power of two. `finer_sums` treats their ties where 16 bits
+have room for them; where not, they are layers all the same.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops.average_pool import AveragePoolParams
 from nmpconv.ops.conv2d import Conv2D, Conv2DParams
 
-NEAR = 2.0**-20  # of a weight: what float32 leaves of it
+LEAST_PART = 2.0**-20  # of a weight: what float32 leaves of it
 MOST = 127  # integer of a weight
 COARSEST = 24  # bits below 1 that weights have
 TABLE_MOST = 16  # elements of a mean that has a table (`finer_sums`)
@@ -32,7 +35,8 @@ def as_convolutions(graph: Graph, grids: Mapping[str, Given]) -> Graph:
     for node in graph.nodes:
         mean, number = _mean(graph, node, makers, grids)
         weight = None if mean is None else _weight(mean.params, number)
-        if mean is None or weight is None:
+        grid = grids.get(node.outputs[0])
+        if mean is None or weight is None or grid is None or not grid.is_power:
             nodes.append(node)
             continue
         out = mean.outputs[0]
@@ -56,7 +60,7 @@ def _mean(
     if isinstance(node.params, AveragePoolParams):
         count = node.params.kernel_h * node.params.kernel_w
         large = count > TABLE_MOST and count & (count - 1) == 0
-        return (node, 1.0) if large and node.outputs[0] in grids else (None, 1.0)
+        return (node, 1.0) if large else (None, 1.0)
     mean = next((makers[name] for name in node.inputs if name in makers), None)
     number = next((graph[name].data for name in node.inputs if graph[name].data is not None), None)
     if node.op != "mul" or mean is None or number is None or number.size != 1:
@@ -76,7 +80,7 @@ def _weight(params: object, number: float) -> float | None:
         return None
     for bits in range(COARSEST):
         whole = round(math.ldexp(exact, bits))
-        if 0 < abs(whole) <= MOST and abs(math.ldexp(exact, bits) - whole) <= NEAR * abs(whole):
+        if 0 < abs(whole) <= MOST and abs(math.ldexp(exact, bits) - whole) <= LEAST_PART * abs(whole):
             return math.ldexp(whole, -bits)
     return None
 
