@@ -166,6 +166,29 @@ def test_exponents_are_learned(torch: Any) -> None:
         np.testing.assert_array_equal(made, wanted)
 
 
+def test_exponents_behind_an_origin_are_not_lowered(torch: Any) -> None:
+    """A Relu's zeros lie at the end of its range, as far from the origin as the step reaches."""
+    import nmpconv.torch
+
+    nn = torch.nn
+    module, x = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 3)).eval(), torch.randn(256, 4)
+    prepared = nmpconv.torch.prepare(module, x[:1], x.numpy(), strict=True, learn_exponents=True)
+    name = next(node.outputs[0] for node in prepared._graph.nodes)
+    assert prepared._origin.fitted.decision.prepared.ranged[name].origin > 0
+    before, place = prepared(x), prepared._exponents._place[name]
+    log2_steps = prepared.get_parameter("_exponents.log2_steps")
+    start = log2_steps[place].item()
+    with torch.no_grad():
+        log2_steps[place] -= 1
+    torch.testing.assert_close(prepared(x), before, rtol=0, atol=0.05)
+    assert log2_steps[place] == start
+    with torch.no_grad():
+        log2_steps[place] += 1
+    for made, wanted in zip(*integers(torch, prepared, x), strict=True):
+        np.testing.assert_array_equal(made, wanted)
+    assert log2_steps[place] == start + 1
+
+
 def test_exponents_of_a_recipe_stay(torch: Any, tmp_path: Path) -> None:
     import nmpconv.torch
 

@@ -33,6 +33,16 @@ def test_each_way_to_quantize_has_a_line() -> None:
         assert line.endswith("; 100.000 % of integers the file's")
 
 
+def test_both_ways_to_train_see_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that lines differ by exponents alone."""
+    monkeypatch.setattr(qat, "EXPONENT_RATE", 0.0)
+    torch.manual_seed(0)
+    net, x = torch.nn.Linear(4, 3).eval(), torch.randn(192, 4)
+    case = qat.Case(net, x[:1], x[:32].numpy(), {}, net, x[:96], x[96:], np.zeros(96), epochs=2, rate=3e-2)
+    frozen, learned = list(qat.rows(case, None))[-2:]
+    assert frozen.split(": ")[1].split(";")[0] == learned.split(": ")[1].split(";")[0]
+
+
 def test_figures_are_of_logits() -> None:
     wanted = np.array([[4.0, 0.0], [0.0, 4.0]])
     found = np.array([[4.0, 0.0], [4.0, 0.0]])

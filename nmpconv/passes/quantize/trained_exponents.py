@@ -4,6 +4,8 @@
 2. Inputs, integers that the model takes or returns, grids that a faithful graph keeps, and outputs whose parts have
    grids of their own stay where they are, with all that shares their grid.
 3. An exponent beyond what the ops around it allow is raised, as by `legalize`.
+4. Behind an origin an exponent is not lowered: the origin stays, and the end of the range that it was chosen for, where
+   a Relu has its zeros, would move towards it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from nmpconv.ir import Graph
 from nmpconv.ops import OPS
+from nmpconv.ops.op import quant_of
 from nmpconv.passes import residual_operands
 from nmpconv.passes.quantize import legalize
 from nmpconv.passes.quantize.shared_grids import grid_groups
@@ -47,6 +50,7 @@ def run(graph: Graph, exponents: Mapping[str, int]) -> Graph:
     for name, exponent in exponents.items():
         tied = group_of.get(name, (name,))  # of one exponent, which all of their ops have to allow
         ends = [OPS[producers[member].op].exponents for member in tied if member in producers]
-        low, high = max(end[0] for end in ends), min(end[1] for end in ends)
+        origins = [quant_of(graph[member]).exponent for member in tied if graph[member].origin]
+        low, high = max([*origins, *(end[0] for end in ends)]), min(end[1] for end in ends)
         fresh.append(legalize.with_exponent(graph[name], min(max(exponent, low), high)))
     return legalize.raised(graph.with_values(*fresh))
