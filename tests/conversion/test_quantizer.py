@@ -160,7 +160,7 @@ def test_equations_of_origins_are_solved_once_a_graph(
     assert len(graphs) == count
     rules = Choices({"y": {"origin": Said(0.0, "")}})
     fitter(net).with_choices(rules).prepare(mode, [], Trace())
-    assert graphs[-1][-1] is rules
+    assert graphs[-1][2] is rules
 
 
 def test_heads_come_with_the_rows(net: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
