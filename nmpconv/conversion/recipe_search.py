@@ -14,6 +14,7 @@ from nmpconv.conversion.validation import Considered, Score, tried
 from nmpconv.graph.trace import Trace
 from nmpconv.passes.quantize import offsets
 from nmpconv.passes.quantize.balance import fewest_bits
+from nmpconv.passes.quantize.overrides import NOTHING
 
 # Balanced channels saturate together on an unusual image: at 16 bits they have to be better by this.
 BALANCED_16_DB = 1.0
@@ -71,9 +72,9 @@ def choose(
 
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
     where none of the recipes keeps it, the plainer ones follow; see `ranked`. The best one is tried without zero
-    points, too, unless `offsets.pay`; with 16 bits throughout without corrections of biases, which errors that are few
-    and large make useless. workers: what recipes are fitted by. measured: False for the first, and None, at once.
-    decided: what a recipe file says, by its keys.
+    points, too, unless `offsets.pay` and nothing is said by name; with 16 bits throughout without corrections of
+    biases, which errors that are few and large make useless. workers: what recipes are fitted by. measured: False for
+    the first, and None, at once. decided: what a recipe file says, by its keys.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
     balanced = 0.0 if narrow or fitter.weight_bits == 8 else BALANCED_16_DB
@@ -87,8 +88,9 @@ def choose(
             trials.notes += [_noted(recipe, score) for recipe, score in scores.items()]
             key, has = ("zero_points", fitter.zero_points) if narrow else ("bias_correction", fitter.corrects)
             # Where most tensors gain a bit by an origin, the same without was 2.7 to 4.7 dB behind in the eight nets of
-            # decision 046.
-            if has and key not in decided and not (narrow and offsets.pay(fitter.graph, fitter.stats)):
+            # decision 046. What is said by name may be a grid that a zero point harms.
+            sure = narrow and fitter.choices == NOTHING and offsets.pay(fitter.graph, fitter.stats)
+            if has and key not in decided and not sure:
                 best = order[0]
                 plain = replace(best, zero_points=False) if narrow else replace(best, corrected=False)
                 without = trials.scores([plain])

@@ -135,6 +135,9 @@ def test_zero_points_stay_where_most_tensors_gain(relus: int, tried_without: boo
     data = np.random.default_rng(0).normal(size=(12, 1, 2, 6, 6)).astype(np.float32)
     notes = nmpconv.convert(path, data).report.notes
     assert any("no zero points:" in note for note in notes) == tried_without
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'[tensors]\n"{y}" = {{ bits = 8 }}\n', encoding="utf-8")
+    assert any("no zero points:" in note for note in nmpconv.convert(path, data, recipe=recipe).report.notes)
 
 
 @pytest.mark.parametrize(("gain", "recipe"), [(PLAIN_BIASES_DB - 0.1, "nearest rounding"), (9.0, "plain biases")])
