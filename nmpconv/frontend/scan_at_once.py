@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-POINTWISE = ("Identity", "Add", "Sub", "Mul", "Div", "Pow", "Abs", "Neg", "Exp", "Sqrt", "Max", "Min")
+POINTWISE = ("Add", "Sub", "Mul", "Div", "Pow", "Abs", "Neg", "Exp", "Sqrt", "Max", "Min")
 REDUCTIONS = tuple(f"Reduce{kind}" for kind in ("Sum", "SumSquare", "Mean", "Max", "Min", "L1", "L2"))
 
 

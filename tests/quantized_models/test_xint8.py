@@ -82,31 +82,35 @@ def test_the_integers_are_the_models(below: int, tmp_path: Path) -> None:
     assert fine.report.against_quantized.equal == 100
 
 
-def test_a_mean_of_64_is_the_models(tmp_path: Path) -> None:
-    """Its ties are too many for a table."""
-    text = f"""(float[1,3,8,8] x) => (float[1,3,1,1] y) {{
-        {on_grid("x", "s", "xd")}
-        mean = GlobalAveragePool(xd)
-        {on_grid("mean", "s", "y")}
-    }}"""
-    model = build(text, 17, arrays={"s": np.float32(2.0**-3), "z8": np.uint8(128)}, name="mean")
-    samples = np.random.default_rng(0).integers(-3, 4, (400, 3, 8, 8)).astype(np.float32) / 8
-    plain, fine = faithful(model, tmp_path, samples[:8]), faithful(model, tmp_path, samples[:8], **FINE)
-    assert steps_apart(model, plain, samples).any()
-    assert not steps_apart(model, fine, samples).any()
-
-
-def test_steps_that_are_no_powers_of_two_have_no_ties(tmp_path: Path) -> None:
-    """A mean of 64 stays a mean."""
+def mean_of_64(step: float) -> onnx.ModelProto:
+    """Its result has this step; what it reads has 1/8."""
     text = f"""(float[1,3,8,8] x) => (float[1,3,1,1] y) {{
         {on_grid("x", "s", "xd")}
         mean = GlobalAveragePool(xd)
         {on_grid("mean", "t", "y")}
     }}"""
-    arrays = {"s": np.float32(2.0**-3), "t": np.float32(0.0037), "z8": np.uint8(128)}
-    model = build(text, 17, arrays={name: np.asarray(array) for name, array in arrays.items()}, name="mean")
-    samples = np.random.default_rng(0).integers(-3, 4, (16, 3, 8, 8)).astype(np.float32) / 8
-    assert "average_pool" in [node.op for node in faithful(model, tmp_path, samples, **FINE).graph.nodes]
+    arrays = {"s": np.float32(2.0**-3), "t": np.float32(step), "z8": np.uint8(128)}
+    return build(text, 17, arrays={name: np.asarray(array) for name, array in arrays.items()}, name="mean")
+
+
+def eighths(count: int) -> np.ndarray:
+    """Samples of `mean_of_64`."""
+    return np.random.default_rng(0).integers(-3, 4, (count, 3, 8, 8)).astype(np.float32) / 8
+
+
+def test_a_mean_of_64_is_the_models(tmp_path: Path) -> None:
+    """Its ties are too many for a table."""
+    model, samples = mean_of_64(2.0**-3), eighths(400)
+    plain, fine = faithful(model, tmp_path, samples[:8]), faithful(model, tmp_path, samples[:8], **FINE)
+    assert steps_apart(model, plain, samples).any()
+    assert not steps_apart(model, fine, samples).any()
+
+
+@pytest.mark.parametrize(("step", "op"), [(0.0037, "average_pool"), (2.0**-8, "conv2d")])
+def test_steps_that_are_no_powers_of_two_have_no_ties(step: float, op: str, tmp_path: Path) -> None:
+    """There a mean stays a mean."""
+    ops = [node.op for node in faithful(mean_of_64(step), tmp_path, eighths(16), **FINE).graph.nodes]
+    assert {"average_pool", "conv2d"} & {*ops} == {op}
 
 
 def test_a_sum_beyond_16_bits_is_rounded_twice(tmp_path: Path) -> None:
