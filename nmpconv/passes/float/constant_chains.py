@@ -6,7 +6,8 @@
 Constants that would be beyond the range of float32 stay apart.
 
 What lies between must have no other reader, no saturation and no grid of the model's own. Constants that are joined are
-no larger together than the larger one of them. Sums that a Softmax reads stay, as their constants may be masks.
+no larger together than the larger one of them. Sums that a Softmax reads stay, as their constants may be masks, but for
+a constant that is added again: Swin V2 of transformers adds its mask twice.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def run(graph: Graph) -> Graph:
             del chains[last.x]
         chains[node.outputs[0]] = joined or last
     for out, merged in chains.items():
-        if len(merged.nodes) > 1 and not (merged.is_sum and is_for_softmax(editor, out)):
+        if len(merged.nodes) > 1 and (not merged.is_sum or _repeats(editor, merged) or not is_for_softmax(editor, out)):
             _write(editor, out, merged)
     return editor.finish()
 
@@ -67,6 +68,12 @@ def _alone(editor: Editor, node: Node) -> _Chain | None:
 
 def _is_private(editor: Editor, name: str, graph: Graph) -> bool:
     return editor.only_user(name) is not None and editor[name].clamp is None and name not in graph.given
+
+
+def _repeats(editor: Editor, chain: _Chain) -> bool:
+    """Checks that all nodes have the same constant."""
+    first, *others = (editor.data(name) for node in chain.nodes for name in node.inputs if editor[name].is_const)
+    return all(np.array_equal(first, other) for other in others)
 
 
 def _joined(first: _Chain, then: _Chain) -> _Chain | None:
