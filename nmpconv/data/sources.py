@@ -4,6 +4,7 @@ opened."""
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePath
@@ -164,7 +165,9 @@ def open_source(
     if path.is_dir():
         return _folder(path, ears, shape, cut, classes, scores)
     if not path.exists():
-        raise InputError("no such file or folder", where=str(path), hint=place(path))
+        sizes = f"--input-shape {input_name}={path}" if re.fullmatch(r"\d+(x\d+)+", str(path)) else ""
+        hint = f"the sizes of an input are given by {sizes}" if sizes else place(path)
+        raise InputError("no such file or folder", where=str(path), hint=hint)
     if not path.is_file():
         raise InputError("is neither a folder nor a regular file", where=str(path))
     suffix = path.suffix.lower()

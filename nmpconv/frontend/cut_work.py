@@ -1,4 +1,4 @@
-"""Share of a model that is left to the host when the graph is cut."""
+"""Places where a graph is cut, and the share of the model that is left to the host."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nmpconv.frontend.node_check import TensorType
 from nmpconv.frontend.toposort import subgraphs
 
 Known = Callable[[str], TensorType]
+PARTS_MAX = 8  # of one tensor, that a cut names one by one
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,22 @@ class Work:
     def __str__(self) -> str:
         share = 100 * self.macs[0] / max(self.macs[1], 1)
         return f"{self.nodes[0]} of {self.nodes[1]} nodes and {share:.0f} % of the MACs"
+
+
+def with_whole_tensors(
+    ends: Sequence[str], nodes: Iterable[onnx.NodeProto], is_const: Callable[[str], bool]
+) -> list[str]:
+    """The ends of a cut, with a tensor in place of its parts where these are many: detectors select class by class."""
+    makers = {name: node for node in nodes for name in node.output}
+    parts = dict[str, list[str]]()
+    for end in ends:
+        node = makers.get(end)
+        if node is not None and node.op_type in ("Gather", "Slice", "Split"):
+            whole, *places = filter(None, node.input)
+            if whole in makers and not is_const(whole) and all(map(is_const, places)):
+                parts.setdefault(whole, []).append(end)
+    wholes = {part: whole for whole, own in parts.items() if len(own) > PARTS_MAX for part in own}
+    return list(dict.fromkeys(wholes.get(end, end) for end in ends))
 
 
 def of_branches(node: onnx.NodeProto, tensor: Known) -> tuple[int, int]:

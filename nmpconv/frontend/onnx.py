@@ -18,7 +18,7 @@ from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, 
 from nmpconv.frontend import normalization
 from nmpconv.frontend.bind import bind, is_real, type_name
 from nmpconv.frontend.custom_nodes import custom_name
-from nmpconv.frontend.cut_work import Work, of_branches
+from nmpconv.frontend.cut_work import Work, of_branches, with_whole_tensors
 from nmpconv.frontend.expand import expansion_of
 from nmpconv.frontend.expand.node_builder import Body
 from nmpconv.frontend.importer import FollowsError, Importer
@@ -237,7 +237,7 @@ class Walk:
             ends = [name for name in dict.fromkeys((*read, *self.outputs)) if name in computed and name not in lost]
             truths = [name for name in ends if self._is_truth(name)]
             if not truths:
-                return ends
+                return with_whole_tensors(ends, self.nodes, self.to.is_const)
             lost.update(truths)
 
     def _is_truth(self, name: str) -> bool:

@@ -74,9 +74,9 @@ SHAPES = [
     ("rank", TEXT, {"x": (1, 4, 5)}, "--input-shape: input 'x' cannot be 1x4x5; the model says Nx4xHxW"),
     ("name", TEXT, {"z": (1, 4, 5, 6)}, "--input-shape: the model has no input 'z' (inputs: x)"),
     ("batch asked for", TEXT, {"x": (2, 4, 5, 6)}, "input 'x' has batch 2; models are converted for batch 1 "
-                                                  "(pass --input-shape x=1x4x5x6)"),
+        "(export it with a batch of 1, or pass --input-shape x=1x4x5x6 if no node has the batch's size)"),
     ("fixed batch", "(float[8,4,5,6] x) => (y) { y = Relu(x) }", {}, "input 'x' has batch 8; models are converted for "
-                                                                  "batch 1 (pass --input-shape x=1x4x5x6)"),
+        "batch 1 (export it with a batch of 1, or pass --input-shape x=1x4x5x6 if no node has the batch's size)"),
     ("zero", TEXT, {"x": (1, 4, 0, 6)}, "--input-shape x=1x4x0x6: input 'x' needs positive sizes"),
 ]  # fmt: skip
 

@@ -326,6 +326,27 @@ def test_the_cut_that_is_suggested(nodes, outputs, rows, cut, left, tmp_path):
         assert set(load(tmp_path / "model.onnx", outputs=cut.split(",")).outputs) == set(cut.split(","))
 
 
+@pytest.mark.parametrize(("classes", "cut"), [(8, tuple(f"p{i}" for i in range(8))), (9, ("a",))])
+def test_a_cut_names_the_tensor_in_place_of_many_parts(classes: int, cut: tuple[str, ...], tmp_path: Path) -> None:
+    """SSDlite of torchvision selects boxes of each class, the index of which is a constant."""
+    nodes = [helper.make_node("Relu", ["x"], ["a"])]
+    for i in range(classes):
+        nodes.append(helper.make_node("Gather", ["a", f"k{i}"], [f"p{i}"], axis=1))
+        nodes.append(helper.make_node("NonZero", [f"p{i}"], [f"n{i}"]))
+    nodes.append(helper.make_node("Concat", [f"n{i}" for i in range(classes)], ["y"], axis=1))
+    places = [helper.make_tensor(f"k{i}", TensorProto.INT64, [], [i]) for i in range(classes)]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 9, 6])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, [2, "n"])
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y], places), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(UnsupportedModel) as caught:
+        load(tmp_path / "model.onnx")
+    assert caught.value.cut == cut
+    assert load(tmp_path / "model.onnx", outputs=["auto"]).outputs == cut
+
+
 def test_nodes_of_one_cause_are_one_line(tmp_path):
     text = "(float[1,4,4] x) => (y) { a = Det(x) b = Relu(x) c = Det(b) d = Det(b) e = Det(b) y = Sum(a, c, d, e) }"
     build(text, 13, tmp_path / "model.onnx")
