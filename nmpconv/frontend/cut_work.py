@@ -74,6 +74,8 @@ def _macs(node: onnx.NodeProto, tensor: Known) -> int:
     graphs = subgraphs(node)
     if graphs:
         return max(_inner_macs(graph, tensor) for graph in graphs)
+    if node.op_type.startswith("TreeEnsemble"):
+        return 1  # what a model of trees is about, without a product
     if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
         return 0
     x, w, y = (tensor(name).shape for name in (node.input[0], node.input[1], node.output[0]))

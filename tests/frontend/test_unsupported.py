@@ -347,6 +347,19 @@ def test_a_cut_names_the_tensor_in_place_of_many_parts(classes: int, cut: tuple[
     assert load(tmp_path / "model.onnx", outputs=["auto"]).outputs == cut
 
 
+def test_a_scaler_in_front_of_trees_is_no_cut(tmp_path: Path) -> None:
+    """It would be all that the device computes."""
+    scaled = helper.make_node("Scaler", ["x"], ["s"], domain="ai.onnx.ml", offset=[1.0] * 3, scale=[2.0] * 3)
+    trees = helper.make_node("TreeEnsembleRegressor", ["s"], ["y"], domain="ai.onnx.ml")
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n]) for name, n in (("x", 3), ("y", 1))]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph([scaled, trees], "g", ports[:1], ports[1:])
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "model.onnx")
+    with pytest.raises(UnsupportedModel, match="C code of the trees") as caught:
+        load(tmp_path / "model.onnx")
+    assert (caught.value.cut, caught.value.hint) == ((), "")
+
+
 def test_nodes_of_one_cause_are_one_line(tmp_path):
     text = "(float[1,4,4] x) => (y) { a = Det(x) b = Relu(x) c = Det(b) d = Det(b) e = Det(b) y = Sum(a, c, d, e) }"
     build(text, 13, tmp_path / "model.onnx")
