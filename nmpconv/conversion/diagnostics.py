@@ -53,13 +53,15 @@ def quality(
     fitted_db: Mapping[str, float],
     unit: str,
     causes: Sequence[str] = (),
+    *,
+    faithful: bool = False,
 ) -> tuple[str, ...]:
     """Warnings of a poor SQNR or agreement, and of few images.
 
     bits, widths: of `options.Options`. images: all that calibrate. fitted: those of them that biases are fitted to.
     score: on validation images; where there are none, fitted_db counts: dB of the heads on the fitted ones. unit: the
     word for images. causes: see `unlike_ranges`; named where the result is poor. More bits cost RAM, so they are
-    advised only where JUDGED images prove that it is.
+    advised only where JUDGED images prove that it is, and never of --faithful, which keeps the model's grids.
     """
     texts = []
     if 0 < images < FEW_IMAGES:
@@ -72,6 +74,8 @@ def quality(
     tries = tries if measured >= JUDGED else []
     tries += [f"more {unit}"] if images < ENOUGH_IMAGES else []
     advised = f"try {', '.join([*tries, 'other preprocessing'])}"
+    if faithful:
+        advised = "the quantized model's own rounding is part of it; without --faithful grids are chosen anew"
     if score is not None:
         if proven := _poor(score, unit):
             texts.append(f"poor on {unit} that nothing was fitted to: {proven}; {advised}")

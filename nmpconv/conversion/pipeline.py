@@ -166,6 +166,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
             report.sqnr_by_head,
             calibrated.unit,
             diagnostics.unlike_ranges(decision.prepared.ranged, fitter.stats),
+            faithful=options.faithful,
         ),
     )
     notes = (check, *decision.notes) if isinstance(check, str) else decision.notes

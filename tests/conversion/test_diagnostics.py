@@ -87,6 +87,12 @@ def test_results_on_images_that_were_fitted_to_are_judged_where_there_are_no_oth
     assert quality("8", "default", 0, 0, None, {}, "images") == ()
 
 
+def test_a_faithful_file_is_not_told_to_take_other_bits() -> None:
+    """The rounding is the quantized model's own, and --bits 16 is refused with --faithful."""
+    [poor] = quality("a16w8", "default", 40, 40, None, {"y": 9.0}, "images", faithful=True)
+    assert "the quantized model's own rounding is part of it" in poor and "--bits" not in poor
+
+
 @pytest.mark.parametrize(("images", "warnings"), [(1, 1), (31, 1), (32, 0), (0, 0)])
 def test_few_images_are_fewer_than_32(images: int, warnings: int) -> None:
     assert len(quality("8", "default", images, images, None, {"y": 40.0}, "images")) == warnings
