@@ -12,7 +12,7 @@ from nmpconv.frontend.node_check import TensorType
 from nmpconv.frontend.toposort import subgraphs
 
 Known = Callable[[str], TensorType]
-PARTS_MAX = 8  # of one tensor, that a cut names one by one
+FEW_PARTS = 8  # of one tensor, that a cut names one by one
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def with_whole_tensors(
             whole, *places = filter(None, node.input)
             if whole in makers and not is_const(whole) and all(map(is_const, places)):
                 parts.setdefault(whole, []).append(end)
-    wholes = {part: whole for whole, own in parts.items() if len(own) > PARTS_MAX for part in own}
+    wholes = {part: whole for whole, own in parts.items() if len(own) > FEW_PARTS for part in own}
     return list(dict.fromkeys(wholes.get(end, end) for end in ends))
 
 
