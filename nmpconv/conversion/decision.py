@@ -229,7 +229,7 @@ def _recipes(options: Options, fitter: Fitter) -> list[Recipe]:
     if not images:
         modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
     most = max(COMPETING_NODES // max(len(fitter.graph.nodes), 1), 1)
-    if most < len(modes):
+    if most < len(modes) and images >= HELD_OUT:
         modes = [mode for mode in modes if mode in PREFERRED[:most]]
     recipes = [Recipe(mode, gptq) for mode in modes for gptq in roundings]
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
