@@ -56,7 +56,6 @@ from nmpconv.passes.quantize.widths import activation_bits, weight_bits
 FIT_IMAGES = 100  # most images that biases and rounding are fitted on
 FIT_LEAST = 16  # the same that are always affordable
 FAST_IMAGES = 8  # most with --fast, and most that it is measured on
-UNSEEN_NODES = 1250  # most of a net whose verdict takes grids of its own
 FIT_BYTES = 256 << 20  # most bytes of activations of those images that are alive at once
 
 
@@ -317,15 +316,14 @@ def _statistics(
 
 def _two_thirds(options: Options, graph: Graph, count: int) -> SampleSubset | None:
     """The samples that are not held out where all are fitted on; None where no verdict reads their statistics."""
-    if options.fast or not has_unseen_grids(options, graph) or not HELD_OUT <= count <= FIT_IMAGES:
+    if options.fast or not has_observed_ranges(options, graph) or not HELD_OUT <= count <= FIT_IMAGES:
         return None
     return SampleSubset(frozenset(i for i in range(count) if not is_held_out(i)))
 
 
-def has_unseen_grids(options: Options, graph: Graph) -> bool:
-    """Checks that a verdict takes grids of two thirds of the samples: ranges are those of the samples, not of a profile
-    or a quantized model, and the net is not large (decision 050)."""
-    return options.load_profile is None and not graph.given and len(graph.nodes) <= UNSEEN_NODES
+def has_observed_ranges(options: Options, graph: Graph) -> bool:
+    """Checks that ranges are those of the samples, not of a profile or a quantized model."""
+    return options.load_profile is None and not graph.given
 
 
 def _affordable(graph: Graph) -> int:

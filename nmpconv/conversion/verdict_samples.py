@@ -3,8 +3,7 @@
 1. Where enough samples are left, the file itself runs on them.
 2. Otherwise the same recipe, fitted on two thirds of the samples, runs on the third: with grids of all samples, which
    reach as far as the third does, and with those of the two thirds, which are too few. `validation.scored` puts
-   the noise in between. Grids of all samples alone, where ranges are not those of the samples, or the net is large:
-   that is what the recipe was chosen by.
+   the noise in between. Grids of all samples alone, where ranges are not those of the samples.
 3. Too few samples for that: how near the fitted ones it is, which says little of others.
 """
 
@@ -23,7 +22,7 @@ from nmpconv.calib.activation_cache import Feeds
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import observe
 from nmpconv.conversion import decision as decisions
-from nmpconv.conversion.calibration import Calibrated, has_unseen_grids
+from nmpconv.conversion.calibration import Calibrated, has_observed_ranges
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.decision import Decision
@@ -78,10 +77,10 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
 
 
 def _unseen(options: Options, calibrated: Calibrated, decision: Decision, fitted: Feeds) -> Graph | None:
-    """The graph with grids of the two thirds (fitted). None without `has_unseen_grids`, or where they contradict the
-    recipe: then grids of all samples are used alone."""
+    """The graph with grids of the two thirds (fitted). None where ranges are not those of the samples (a profile, a
+    quantized model), or contradict the recipe: then grids of all samples are used alone."""
     fitter = decision.fitter
-    if not has_unseen_grids(options, fitter.graph):
+    if not has_observed_ranges(options, fitter.graph):
         return None
     stats = dict(calibrated.two_thirds)
     if names := [value.name for value in fitter.graph.activations() if value.name not in stats]:

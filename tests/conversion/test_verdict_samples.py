@@ -14,7 +14,7 @@ from onnx_text import build
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import SampleSubset, observe
 from nmpconv.conversion import calibration, verdict_samples
-from nmpconv.conversion.calibration import FIT_IMAGES, UNSEEN_NODES
+from nmpconv.conversion.calibration import FIT_IMAGES
 from nmpconv.conversion.pipeline import Options, Result, convert
 from nmpconv.conversion.quantizer import HELD_OUT
 from nmpconv.conversion.validation import UNSEEN, scored
@@ -69,20 +69,6 @@ def test_a_held_out_sample_that_reaches_farther_counts(tmp_path: Path) -> None:
     assert kept.report.quality.unit.endswith("fitted without them but for ranges")
 
 
-def test_a_large_net_has_no_grids_of_two_thirds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its verdict is the figure of its recipe, and says so. The file is the same."""
-    small = converted(tmp_path, samples())
-    monkeypatch.setattr(calibration, "UNSEEN_NODES", 2)
-    large = converted(tmp_path, samples())
-    assert large.data == small.data
-    assert (small.report.quality.unit, large.report.quality.unit) == (
-        "validation samples, fitted without them",
-        "validation samples, fitted without them but for ranges",
-    )
-    assert large.report.held_out is not None
-    assert large.report.held_out.db == pytest.approx(of_recipe(large), abs=0.01)
-
-
 def test_samples_are_run_once_for_both_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Statistics of two thirds are gathered beside those of all, and are what a run of their own would see."""
     x = samples()
@@ -113,12 +99,11 @@ def test_statistics_of_two_thirds_are_gathered_for_who_reads_them(
 
 
 def test_a_model_with_grids_of_its_own_needs_no_statistics_of_two_thirds(tmp_path: Path) -> None:
-    """Nor do a large one, too few samples, or so many that all are never fitted on."""
+    """Nor do too few samples, or so many that all are never fitted on."""
     graph, options = load_graph(net(tmp_path)), Options()
     own = replace(graph, given={"x": Given(1 / 128, 0, "int8")})
-    large = replace(graph, nodes=graph.nodes[:1] * (UNSEEN_NODES + 1))
     counts = (HELD_OUT - 1, HELD_OUT, FIT_IMAGES, FIT_IMAGES + 1)
-    for model, gathered in ((graph, [False, True, True, False]), (own, [False] * 4), (large, [False] * 4)):
+    for model, gathered in ((graph, [False, True, True, False]), (own, [False] * 4)):
         subsets = [calibration._two_thirds(options, model, count) for count in counts]
         assert [subset is not None for subset in subsets] == gathered
 
