@@ -29,6 +29,8 @@ from nmpconv.passes.quantize import drop_channels, recurrent_states
 from nmpconv.passes.quantize.balance import fewest_bits, has_long_streams
 
 HELD_MOST = 200  # images that candidates are measured on
+COMPETING_NODES = 2500  # most nodes of all equalizations that compete, each with those of the net: see decision 050
+PREFERRED = ("scalar", "vector", "none")  # equalizations of large nets, the first ones first
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ def one_step(graph: Graph, options: Options, trace: Trace) -> Graph:
 def _recipes(options: Options, fitter: Fitter) -> list[Recipe]:
     """The candidates. With 16 bits throughout, a finer grid is never worse, but where factors of spectra come with it;
     without images, only statistics speak. With --fast there is one, of scalar equalization and nearest rounding where
-    nothing else is asked for. Long residual streams of int8 are filled more evenly by one recipe more.
+    nothing else is asked for. Long residual streams of int8 are filled more evenly by one recipe more. In large nets
+    fewer equalizations compete.
 
     UsageError for options that need images where there are none.
     """
@@ -225,8 +228,11 @@ def _recipes(options: Options, fitter: Fitter) -> list[Recipe]:
         roundings = [options.rounding == "gptq"]
     if not images:
         modes, roundings = ["none" if options.equalize == "auto" else options.equalize], [False]
+    most = max(COMPETING_NODES // max(len(fitter.graph.nodes), 1), 1)
+    if most < len(modes) and images >= HELD_OUT:
+        modes = [mode for mode in modes if mode in PREFERRED[:most]]
     recipes = [Recipe(mode, gptq) for mode in modes for gptq in roundings]
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
-    if len(modes) == 3 and True in roundings and narrow and has_long_streams(fitter.graph):
+    if len(modes) == 3 < most and True in roundings and narrow and has_long_streams(fitter.graph):
         recipes.append(Recipe("streams", True))
     return recipes

@@ -3,7 +3,7 @@
 1. Where enough samples are left, the file itself runs on them.
 2. Otherwise the same recipe, fitted on two thirds of the samples, runs on the third: with grids of all samples, which
    reach as far as the third does, and with those of the two thirds, which are too few. `validation.scored` puts
-   the noise in between.
+   the noise in between. Grids of all samples alone, where ranges are not those of the samples.
 3. Too few samples for that: how near the fitted ones it is, which says little of others.
 """
 
@@ -58,16 +58,19 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
         truth = None if boxes is None else [boxes[i] for i in trial.indices]
         trial = replace(trial, labels=truth, metric=(begin, AP))
     trials = CandidateEvaluator(decision.fitter, decision.recipe, trial, _finished)
+    unseen = None if apart else _unseen(context.options, calibrated, decision, trial.fitted)
+    metric = None
     if apart:
         score, _, metric = trials.run(_file(whole))
+    elif unseen is None and decision.score is not None and decoder is None and context.search is None:
+        score = decision.score._replace(all_images=None)  # of these integers on these samples
     else:
-        seen = decision.fitter.fitted(decision.recipe, trial.fitted)[1]
-        score, _, metric = trials.run(
-            _file(_unseen(context.options, calibrated, decision, trial.fitted) or seen), _file(seen)
-        )
+        seen = _file(decision.fitter.fitted(decision.recipe, trial.fitted)[1])
+        score, _, metric = trials.run(seen) if unseen is None else trials.run(_file(unseen), seen)
     names, every = _names(calibrated), calibrated.labels
     labels = None if every is None else [every[i] for i in trial.indices]
-    unit = f"validation {calibrated.unit}" if apart else f"validation {calibrated.unit}, fitted without them"
+    how = "" if apart else ", fitted without them" if unseen else ", fitted without them but for ranges"
+    unit = f"validation {calibrated.unit}{how}"
     quality = score.quality([names[i] for i in trial.indices], labels, unit)
     precision: Any = metric  # `_finished` hands the measure itself through
     return Validated(score, replace(quality, boxes=None if precision is None else precision.verdict()))

@@ -25,6 +25,7 @@ from nmpconv.base import thread_pool
 from nmpconv.base.memo import Recent
 from nmpconv.calib.noise_budget import _largest
 from nmpconv.calib.observers import TensorStats
+from nmpconv.conversion import decision
 from nmpconv.ir import Graph, Node
 from nmpconv.passes.memory import placement, plan_memory
 from nmpconv.passes.memory.placement import Buffer, Overlap
@@ -83,7 +84,9 @@ def unrolled(nodes: int, weights: dict[str, np.ndarray]) -> Made:
     return [*found, helper.make_node("Concat", every, ["y"], "concat", axis=2)], ["y"]
 
 
-def calls(net: Callable[[int, dict[str, np.ndarray]], Made], nodes: int, folder: Path, count: int = 2) -> pstats.Stats:
+def calls(
+    net: Callable[[int, dict[str, np.ndarray]], Made], nodes: int, folder: Path, count: int = 2, **options: Any
+) -> pstats.Stats:
     """Calls of functions in a conversion on so many samples, in this thread."""
     weights: dict[str, np.ndarray] = {}
     made, ends = net(nodes, weights)
@@ -99,7 +102,7 @@ def calls(net: Callable[[int, dict[str, np.ndarray]], Made], nodes: int, folder:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
     samples = np.random.default_rng(0).standard_normal((count, *shape[1:])).astype(np.float32)
     profile = cProfile.Profile()
-    profile.runcall(nmpconv.convert, path, data=samples)
+    profile.runcall(nmpconv.convert, path, data=samples, **options)
     return pstats.Stats(profile)
 
 
@@ -329,6 +332,21 @@ def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.
     assert counts["parity.py:_model"] == 1  # the user's model
     assert counts["exponents.py:provisional"] <= 5  # not for each grid that could be wide
     assert counts["verify.py:verify"] <= 40  # what only competes is not verified
+
+
+def test_a_large_net_is_prepared_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its recipes share grids; the verdict has its own."""
+    monkeypatch.setattr(thread_pool, "_idle", Semaphore(0))
+    monkeypatch.setattr(offsets, "pay", lambda *_: True)
+    nodes, counts = 40, list[dict[str, int]]()
+    for most in (1, 4):
+        monkeypatch.setattr(decision, "COMPETING_NODES", most * nodes)
+        rows = calls(chain, nodes, tmp_path, 6, widths="strict").stats.items()  # type: ignore[attr-defined]
+        counts.append({Path(file).name + ":" + name: row[0] for (file, _, name), row in rows})
+    large, small = counts
+    assert (large["quantizer.py:_ranged"], large["rounding.py:run"]) == (2, 4)
+    assert small["quantizer.py:_ranged"] >= 3
+    assert large["flatbuffer.py:pack"] == 6
 
 
 def test_small_layers_and_one_session_of_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

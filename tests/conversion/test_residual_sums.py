@@ -13,9 +13,10 @@ from nets import Net
 from nmpconv.base.sqnr import sqnr_db
 from nmpconv.calib.activation_cache import SUMS, integers, residual_sums, sampled_nodes
 from nmpconv.calib.engine import FloatEngine
+from nmpconv.conversion import decision
 from nmpconv.conversion.decision import _recipes
 from nmpconv.conversion.options import Options
-from nmpconv.conversion.quantizer import Fitter, Recipe
+from nmpconv.conversion.quantizer import HELD_OUT, Fitter, Recipe
 from nmpconv.graph.reference import run
 from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
@@ -106,6 +107,22 @@ def test_long_streams_of_int8_have_a_recipe_more(blocks: int, bits: int, more: i
     recipes = _recipes(Options(), fitter)
     assert recipes[6:] == [Recipe("streams", True)] * more
     assert len(_recipes(Options(equalize="vector"), fitter)) == 2
+
+
+@pytest.mark.parametrize(
+    ("most", "compete"),
+    [(4, "none scalar vector streams"), (3, "none scalar vector"), (2, "scalar vector"), (1, "scalar"), (0, "scalar")],
+)
+def test_few_equalizations_compete_in_large_nets(most: int, compete: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = stream()
+    images = feeds(graph, HELD_OUT)
+    fitter = Fitter(graph, observed(graph, images), in_bits(graph, 8, y=16), Method(), Rounding(), images)
+    monkeypatch.setattr(decision, "COMPETING_NODES", most * len(graph.nodes))
+    assert [*dict.fromkeys(recipe.equalize for recipe in _recipes(Options(), fitter))] == compete.split()
+    assert {recipe.gptq for recipe in _recipes(Options(), fitter)} == {False, True}
+    assert len(_recipes(Options(equalize="vector"), fitter)) == 2
+    assert len(_recipes(Options(fast=True), fitter)) == 1
+    assert _recipes(Options(), fitter.without_images())[0].equalize == "none"
 
 
 def test_what_is_wanted_is_the_sum_less_the_other_operand() -> None:

@@ -66,6 +66,7 @@ def test_a_held_out_sample_that_reaches_farther_counts(tmp_path: Path) -> None:
     assert kept.data == result.data
     assert kept.report.held_out is not None
     assert kept.report.held_out.db == pytest.approx(of_recipe(kept), abs=0.01)
+    assert kept.report.quality.unit.endswith("fitted without them but for ranges")
 
 
 def test_samples_are_run_once_for_both_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
