@@ -106,10 +106,10 @@ class TensorStats:
         return not self.count or bool(np.isfinite(self.min) and np.isfinite(self.max))
 
     @classmethod
-    def merged(cls, first: TensorStats | None, other: TensorStats) -> TensorStats:
-        """Statistics of the samples of both, which stay as they are."""
+    def merged(cls, *parts: TensorStats | None) -> TensorStats:
+        """Statistics of the samples of all parts, which stay as they are."""
         stats = cls()
-        for part in (first, other):
+        for part in parts:
             if part is not None:
                 stats.merge(part)
         return stats

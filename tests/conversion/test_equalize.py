@@ -118,6 +118,25 @@ def test_relu6_that_is_not_reached_is_only_a_tensor() -> None:
     assert 1 <= factors["a"] < 2
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_slices_have_the_grid_of_what_they_are_cut_from(seed: int) -> None:
+    """A tensor gets the same factor with slices of channels that reach less far as without."""
+
+    def factor(sliced: bool) -> float:
+        net = Net(seed)
+        net.input("x", 1, 8, 8, 3)
+        reach = np.repeat([1.0, 0.7, 0.4], 4).reshape(12, 1, 1, 1)
+        net.conv("x", "a", 12, w=net.rng.normal(0, 0.3, (12, 1, 1, 3)) * reach)
+        for i in range(3 * sliced):
+            net.op("slice", "a", f"s{i}", starts=(0, 0, 0, 4 * i), steps=(1, 1, 1, 1), sizes=(1, 8, 8, 4))
+            net.conv(f"s{i}", f"z{i}", 2)
+        net.conv("a", "y", 2)
+        graph = net.graph("y", *(f"z{i}" for i in range(3 * sliced)))
+        return equalize.fill(graph, observed(graph, feeds(graph)), in_bits(graph, 8))[1]["a"]
+
+    assert factor(sliced=True) == factor(sliced=False)
+
+
 def test_fill_never_costs_anything() -> None:
     """The sum over what hangs together of each tensor's best SQNR; without Relu6, which has another goal."""
     gains = []

@@ -27,6 +27,7 @@ from nmpconv.ops.common.weighted import groups_of
 from nmpconv.passes.quantize import compressed, headroom, offsets, table_readers, tensor_factors
 from nmpconv.passes.quantize.balance import Balance, fewest_bits
 from nmpconv.passes.quantize.equations import Row
+from nmpconv.passes.quantize.shared_grids import by_source
 from nmpconv.passes.rewrite import MOVES
 
 STEPS = 16  # candidates of the fill factor in [1, 2)
@@ -68,7 +69,8 @@ def fill(
     exempt: Collection[str] = (),
     saturated: float = 1.0,
 ) -> tuple[Graph, dict[str, float]]:
-    """Case 2. One factor per connected set of tensors, chosen for the largest sum of SQNR of its 8-bit members.
+    """Case 2. One factor per connected set of tensors, chosen for the largest sum of SQNR of its 8-bit members. What
+    shares a grid with the tensor that its data comes from, such as slices of it, is on the grid best for all of them.
 
     free: the tensors that will have an origin where that pays (`offsets`). exempt: those whose factor is 1. saturated:
     see `Rounded`. Returns the graph and the factor of every tensor.
@@ -78,11 +80,12 @@ def fill(
     functions, quiet = table_readers.after(graph), compressed.tensors(graph)
     members: dict[str, list[str]] = {}
     moved = {out for node in graph.nodes if node.op in MOVES for out in node.outputs}  # counts once
-    for name, row in equations.rows.items():
-        if row and bits[name] == fewest and stats[name].peak > 0 and name not in moved:
-            members.setdefault(equations.newest(row), []).append(name)
-    measured = [name for names in members.values() for name in names]
-    expected = headroom.expected(graph, stats, bits, measured, functions)
+    rows = equations.rows.items()
+    filled = [n for n, row in rows if row and bits[n] == fewest and stats[n].peak > 0 and n not in moved]
+    grids = by_source(graph, filled)
+    for name in grids:
+        members.setdefault(equations.newest(equations.rows[name]), []).append(name)
+    expected = headroom.expected(graph, stats, bits, filled, functions)
     chosen: dict[str, float] = {}
     for number in sorted(members, key=equations.age):
         names = members[number]
@@ -95,12 +98,13 @@ def fill(
             continue
         tensors = [
             _Scaled(
-                Rounded(expected[n], saturated),
+                Rounded(TensorStats.merged(*(expected[name] for name in grids[n])), saturated),
                 span(stats[n], fewest, graph[n].clamp, room=n not in quiet),
                 functions.get(n, ()),
                 n in free and fewest == 8,
                 _factor(equations.rows[n], chosen),
                 equations.rows[n][number],
+                len(grids[n]),
             )
             for n in names
         ]
@@ -126,7 +130,8 @@ def _factor(row: Row, chosen: Mapping[str, float]) -> float:
 
 
 class _Scaled(NamedTuple):
-    """A tensor that a free factor scales, to the power of share. factor: what it has besides."""
+    """A tensor that a free factor scales, to the power of share. factor: what it has besides. weight: tensors that it
+    stands for."""
 
     rounded: Rounded
     limits: Range
@@ -134,12 +139,13 @@ class _Scaled(NamedTuple):
     free: bool
     factor: float
     share: float
+    weight: int
 
 
 def _best_factor(tensors: Sequence[_Scaled], bits: int) -> float:
     """The first of the factors that are best for all these tensors."""
     candidates = 2.0 ** (np.arange(STEPS) / STEPS)
-    gains = sum(_best_db(x, x.factor * candidates**x.share, bits) for x in tensors)
+    gains = sum(x.weight * _best_db(x, x.factor * candidates**x.share, bits) for x in tensors)
     return float(candidates[int(np.argmax(gains))])
 
 

@@ -6,6 +6,8 @@ does not join it; legalize requantizes there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import OPS
 
@@ -47,3 +49,10 @@ def grid_groups(graph: Graph, *, concats: bool = True) -> list[list[str]]:
     for name in order:
         groups.setdefault(find(name), []).append(name)
     return list(groups.values())
+
+
+def by_source(graph: Graph, names: Iterable[str]) -> dict[str, list[str]]:
+    """Those of these activations that share a grid, by the first of them. Parts of a Concat are apart."""
+    asked = set(names)
+    groups = ([name for name in group if name in asked] for group in grid_groups(graph, concats=False))
+    return {group[0]: group for group in groups if group}
