@@ -40,7 +40,7 @@ from nmpconv.passes.quantize import bias_rule, table_readers
 from nmpconv.passes.quantize.matrix_form import samples
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
-REPORT_IMAGES, LAYER_IMAGES = 32, 16  # that heads, and that layers and their noise are measured on
+REPORT_IMAGES = 16  # that it is measured on
 LOUD = 0.05  # of the noise: the share of a tensor that is looked for in a large net
 ENOUGH_DB = 40.0  # what lies above is what one rounding to 8 bits costs
 COSTLIEST = 3  # tensors that are named
@@ -269,7 +269,7 @@ def measure(
     """The report of a planned graph, measured on the first images that it was fitted to (none: without measurements).
 
     What others get is `Report.held_out`. outputs: the float model's `heads` on images. outputs_alone: neither layers
-    nor where the noise comes from, which take fewer images.
+    nor where the noise comes from.
     """
     report = Report.of(planned)
     if not len(images):
@@ -281,14 +281,12 @@ def measure(
     report = replace(report, sqnr_by_head={name: sqnr_db(wanted[name], got[name]) for name in names})
     if outputs_alone:
         return report
-    few = images[:LAYER_IMAGES]
-    first = [{name: x[: len(x) // len(images) * len(few)] for name, x in heads.items()} for heads in (wanted, got)]
     large = sum(value.size for value in planned.values.values() if value.is_const) >= LARGE
     grids, session = grid_groups(prepared.ranged), partial(prepared.switched, names)
     tasks: list[Callable[[], Any]] = [
-        partial(_bias_rule_cost, prepared.evidence.first(len(few)), planned, *first),
-        partial(_layers, prepared.ranged, planned, report.layers, few),
-        partial(budget, prepared.ranged, grids, names, few, least=LOUD, session=session),
+        partial(_bias_rule_cost, prepared.evidence, planned, wanted, got),
+        partial(_layers, prepared.ranged, planned, report.layers, images),
+        partial(budget, prepared.ranged, grids, names, images, least=LOUD, session=session),
     ]
     cost, layers, noise = each(lambda make: make(), tasks, 1 if large else TOGETHER)
     return replace(report, layers=layers, bias_rule_cost_db=cost, noise=noise)
@@ -300,10 +298,11 @@ def _layers(ranged: Graph, planned: Graph, layers: Sequence[Layer], images: Feed
 
 
 def _bias_rule_cost(
-    fitted: Evidence, planned: Graph, wanted: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]
+    evidence: Evidence, planned: Graph, wanted: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]
 ) -> float | None:
     """Cost of the bias rule, if that can be simulated, in dB: on images that the biases were fitted on, so both sides
-    are measured there. wanted, ours: the heads on these."""
+    are measured there. wanted, ours: the heads on the first ones."""
+    fitted = evidence.first(REPORT_IMAGES)
     weighted = [node.outputs[0] for node in planned.nodes if node.op in WEIGHTED]
     if any(planned[n].shape[:1] != (1,) for n in planned.inputs) or any(n not in fitted.rows for n in weighted):
         return None
