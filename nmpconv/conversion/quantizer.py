@@ -98,13 +98,12 @@ class Recipe:
 class Prepared:
     """A float graph (equalized or not), the same with grids for its activations, and what it did on the images.
 
-    equalized: float_graph before it got origins. chosen: with the grids as they were chosen, before what is not legal
-    is changed. seen: gives what it did. free: the activations that could have an origin. notes: what was considered
-    and left out. stats: of the activations of ranged. factors: of those of float_graph, [C] or [1].
+    chosen: with the grids as they were chosen, before what is not legal is changed. seen: gives what it did. free: the
+    activations that could have an origin. notes: what was considered and left out. stats: of the activations of ranged.
+    factors: of those of float_graph, [C] or [1].
     """
 
     float_graph: Graph
-    equalized: Graph
     chosen: Graph
     ranged: Graph
     seen: Once[Evidence]
@@ -210,7 +209,7 @@ class Fitter:
 
     def prepare(self, mode: str, images: Feeds, trace: Trace, *, keep: bool = False) -> Prepared:
         """Everything before the rounding; mode: the equalization. keep: for `fitted`, and what is
-        quantized of it, too. A trace that checks has the function compared, too. Raises Unequal."""
+        quantized of it, too. Raises Unequal."""
         key = self._key(mode, images)
         alike = [
             earlier for of, earlier in self._memo.of("prepared") if of[:3] == key[:3] and not self._by_channel(mode)
@@ -220,9 +219,6 @@ class Fitter:
         else:
             base = alike[0]
             trace(base.ranged, "RANGED", "residual_operands")  # what was tried was not checked
-        if trace.checks and (left_out := self._changed(mode, base)):
-            plain = self.without_zero_points().prepare(mode, images, trace)
-            base = replace(plain, notes=(f"zero points left out: {left_out}",))
         prepared = replace(base, seen=Once(lambda: self._evidence(base.float_graph, base.factors, images)))
         return self._memo("prepared", key, lambda: prepared) if keep else prepared
 
@@ -244,13 +240,19 @@ class Fitter:
         trace(graph, "FLOAT", "table_resolution")
         graph, stats, bits = exact_square_roots.run(graph, stats, bits)
         trace(graph, "FLOAT", "exact_square_roots")
+        notes: tuple[str, ...] = ()
         departing = mode in BY_CHANNEL
         free = offsets.free(graph, stats, departing=departing) if self.zero_points else {}
+        with_offsets = graph, stats, bits
         if self.zero_points:
-            graph, stats, bits = offsets.run(
+            with_offsets = offsets.run(
                 graph, stats, bits, self.choices, self._method.saturated, free, departing=departing
             )
-            trace(graph, "FLOAT", "offsets")
+            trace(with_offsets[0], "FLOAT", "offsets")
+        if left_out := self._changed(mode, equalized, with_offsets[0]):
+            notes = (f"zero points left out: {left_out}",)
+        else:
+            graph, stats, bits = with_offsets
         untied, stats, bits = requantize_concat.run(graph, stats, bits)
         trace(untied, "FLOAT", "requantize_concat")
         chosen = trace(exponents.run(untied, stats, bits, self._method, self.choices), "RANGED", "exponents")
@@ -260,9 +262,7 @@ class Fitter:
         ranged = trace(idle_requantizes.run(ranged), "RANGED", "idle_requantizes")
         model_grids = ranged.given if self._rounding.faithful else ()
         ranged = trace(residual_operands.grids(ranged, self._weight_bits, model_grids), "RANGED", "residual_operands")
-        return Prepared(
-            graph, equalized, chosen, ranged, Once(Evidence), offsets.own(free), stats=stats, factors=factors
-        )
+        return Prepared(graph, chosen, ranged, Once(Evidence), offsets.own(free), notes, stats, factors)
 
     def _weight_bits(self, node: Node) -> int:
         return self._rounding.of(node, self.choices).weight_bits
@@ -406,19 +406,20 @@ class Fitter:
         draw = {name: rng.uniform(s.min, s.max, (count, *shapes[name])) for name, s in ends.items()}
         return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(count)]
 
-    def _changed(self, mode: str, prepared: Prepared) -> str:
+    def _changed(self, mode: str, equalized: Graph, with_offsets: Graph) -> str:
         """Returns how origins change the function, "" where they do not. Raises Unequal where the equalization does.
 
-        What holds with both holds for each of them."""
-        images = self.images[:GUARD_IMAGES]
-        if not (self.zero_points and len(images)):
-            self._guard(f"equalization ({mode})", prepared.equalized, images)
-            return ""
-        try:
-            self._guard("zero points", prepared.float_graph, images)
-        except Unequal as error:
-            return error.message
-        return ""
+        What holds with both holds for each of them: a second look is for graphs that do not."""
+        images, reason = self.images[:GUARD_IMAGES], ""
+        if self.zero_points and len(images):
+            try:
+                self._guard("zero points", with_offsets, images)
+            except Unequal as error:
+                reason = error.message
+            else:
+                return ""
+        self._guard(f"equalization ({mode})", equalized, images)
+        return reason
 
     def _guard(self, step: str, graph: Graph, images: Feeds) -> None:
         """Raises Unequal where a graph is another function than the float graph. images: the same for all graphs, or

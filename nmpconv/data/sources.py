@@ -166,7 +166,7 @@ def open_source(
         return _folder(path, ears, shape, cut, classes, scores)
     if not path.exists():
         sizes = f"--input-shape {input_name}={path}" if re.fullmatch(r"\d+(x\d+)+", str(path)) else ""
-        hint = f"the sizes of an input are given by {sizes}" if sizes else place(path)
+        hint = f"the sizes of an input are given to convert, by {sizes}" if sizes else place(path)
         raise InputError("no such file or folder", where=str(path), hint=hint)
     if not path.is_file():
         raise InputError("is neither a folder nor a regular file", where=str(path))

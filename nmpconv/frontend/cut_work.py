@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -41,12 +41,14 @@ class Work:
 
 
 def with_whole_tensors(
-    ends: Sequence[str], nodes: Iterable[onnx.NodeProto], is_const: Callable[[str], bool]
+    ends: Sequence[str], nodes: Iterable[onnx.NodeProto], is_const: Callable[[str], bool], outputs: Collection[str]
 ) -> list[str]:
-    """The ends of a cut, with a tensor in place of its parts where these are many: detectors select class by class."""
+    """The ends of a cut, with a tensor in place of its parts where these are many: detectors select class by class.
+    Outputs of the model stay.
+    """
     makers = {name: node for node in nodes for name in node.output}
     parts = dict[str, list[str]]()
-    for end in ends:
+    for end in (name for name in ends if name not in outputs):
         node = makers.get(end)
         if node is not None and node.op_type in ("Gather", "Slice", "Split"):
             whole, *places = filter(None, node.input)

@@ -237,7 +237,7 @@ class Walk:
             ends = [name for name in dict.fromkeys((*read, *self.outputs)) if name in computed and name not in lost]
             truths = [name for name in ends if self._is_truth(name)]
             if not truths:
-                return with_whole_tensors(ends, self.nodes, self.to.is_const)
+                return with_whole_tensors(ends, self.nodes, self.to.is_const, self._ends)
             lost.update(truths)
 
     def _is_truth(self, name: str) -> bool:

@@ -15,7 +15,7 @@ class Trace:
     made anew or checked later where they are taken."""
 
     def __init__(self, folder: Path | None = None, *, checks: bool = True) -> None:
-        self._folder, self.checks, self._count = folder, checks, 0
+        self._folder, self._checks, self._count = folder, checks, 0
         self._checked: tuple[Graph | None, str] = None, ""
 
     @property
@@ -34,7 +34,7 @@ class Trace:
                 ) from error
             self._count += 1
         before, at = self._checked
-        if self.checks and not (graph is before and stage == at):  # many passes find nothing to do
+        if self._checks and not (graph is before and stage == at):  # many passes find nothing to do
             verify(graph, stage, name)
             self._checked = graph, stage
         return graph

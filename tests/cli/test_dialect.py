@@ -207,7 +207,7 @@ def test_hints_for_more_arguments_than_there_are(cli, command: str, hint: str) -
         ("a*/x.npy", "the current folder is"),
         ("sub/b.npy", "did you mean 'a*b.npy'?"),
         ("~/none.npy", f"give {Path.home() / 'none.npy'}"),
-        ("1x3x8x8", "the sizes of an input are given by --input-shape x=1x3x8x8"),
+        ("1x3x8x8", "the sizes of an input are given to convert, by --input-shape x=1x3x8x8"),
     ],
 )
 def test_patterns_and_names_that_look_like_some(cli, data: str, hint: str) -> None:

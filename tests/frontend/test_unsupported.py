@@ -347,6 +347,24 @@ def test_a_cut_names_the_tensor_in_place_of_many_parts(classes: int, cut: tuple[
     assert load(tmp_path / "model.onnx", outputs=["auto"]).outputs == cut
 
 
+def test_a_cut_keeps_parts_that_are_outputs(tmp_path: Path) -> None:
+    outputs = tuple(f"o{i}" for i in range(9))
+    nodes = [
+        *(helper.make_node("Relu", ["x"], [name]) for name in "ab"),
+        helper.make_node("Split", ["a"], outputs, axis=1),
+        helper.make_node("NonZero", ["b"], ["y"]),
+    ]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in (*outputs, "y")]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 9, 6])
+    graph = helper.make_graph(nodes, "g", [x], ports)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "model.onnx"
+    )
+    with pytest.raises(UnsupportedModel) as caught:
+        load(tmp_path / "model.onnx")
+    assert caught.value.cut == ("b", *outputs)
+
+
 def test_a_scaler_in_front_of_trees_is_no_cut(tmp_path: Path) -> None:
     """It would be all that the device computes."""
     scaled = helper.make_node("Scaler", ["x"], ["s"], domain="ai.onnx.ml", offset=[1.0] * 3, scale=[2.0] * 3)

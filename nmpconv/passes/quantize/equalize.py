@@ -86,6 +86,10 @@ def fill(
     for name in grids:
         members.setdefault(equations.newest(equations.rows[name]), []).append(name)
     expected = headroom.expected(graph, stats, bits, filled, functions)
+
+    def merged(name: str, parts: Mapping[str, TensorStats]) -> TensorStats:
+        return TensorStats.merged(*(parts[part] for part in grids[name]))
+
     chosen: dict[str, float] = {}
     for number in sorted(members, key=equations.age):
         names = members[number]
@@ -98,8 +102,8 @@ def fill(
             continue
         tensors = [
             _Scaled(
-                Rounded(TensorStats.merged(*(expected[name] for name in grids[n])), saturated),
-                span(stats[n], fewest, graph[n].clamp, room=n not in quiet),
+                Rounded(merged(n, expected), saturated),
+                span(merged(n, stats), fewest, graph[n].clamp, room=n not in quiet),
                 functions.get(n, ()),
                 n in free and fewest == 8,
                 _factor(equations.rows[n], chosen),
