@@ -306,6 +306,8 @@ class Verdict:
         quality = self.quality
         if quality.db is None:
             return ""
+        if quality.db == math.inf:
+            return f"no difference on {quality.samples}"
         interval = "" if quality.db_range is None else f" ({_span(quality.db_range, 1)} dB)"
         worst = "" if quality.worst_db is None else f", worst {decibels(quality.worst_db)}: {quality.worst}"
         return f"{decibels(quality.db)}{interval} of {quality.samples}{worst}"

@@ -141,6 +141,10 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
     report = measure(decision.prepared, quantized.whole, fitter.images, fitter.outputs, outputs_alone=options.fast)
     score, quality = verdict_samples.validate(context, calibrated, decision, quantized.whole)
     quality = quality if score else verdict_samples.of_fitted(report, calibrated.unit, len(fitter.images))
+    beside = quantized_model.compared(context, calibrated.samples, count, quantized.whole, decision.prepared.ranged)
+    against, beside_quantized = beside or (None, None)
+    if options.faithful and beside_quantized:
+        quality = verdict_samples.beside_quantized(calibrated, beside_quantized)
     report = report.of_file(quantized.slim, quantized.step, quantized.planned)
     preprocess = next((item for item in map(options.preprocess_of, calibrated.samples) if item is not None), None)
     warnings = (
@@ -176,9 +180,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
         notes=notes,
         held_out=score,
         quality=quality,
-        against_quantized=quantized_model.compared(
-            context, calibrated.samples, count, quantized.whole, decision.prepared.ranged
-        ),
+        against_quantized=against,
         front=decision.front,
         warnings=warnings,
     )

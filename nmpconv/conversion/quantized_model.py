@@ -7,7 +7,7 @@ distance to the quantized model's own results, which is measured here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,8 @@ from nmpconv.calib.engine import EngineRefused, OnnxEngine
 from nmpconv.conversion import node_runner
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.import_check import pairs_of
-from nmpconv.data.samples import Samples
+from nmpconv.conversion.validation import Score, scored
+from nmpconv.data.samples import Samples, spread
 from nmpconv.frontend import integer_operators
 from nmpconv.frontend.read import read
 from nmpconv.ir import Graph
@@ -60,9 +61,9 @@ class AgainstQuantized:
 
 def compared(
     context: Context, samples: Mapping[str, Samples], count: int, whole: Graph, floats: Graph
-) -> AgainstQuantized | None:
-    """Runs the user's model and the integer graph on at most SAMPLES of the first ``count`` samples; None where there
-    are none, the model is not quantized, or onnxruntime does not take it.
+) -> tuple[AgainstQuantized, Score] | None:
+    """Runs the user's model and the integer graph on the samples of `compared_on`, and scores the outputs; None where
+    there are none, the model is not quantized, or onnxruntime does not take it.
 
     floats: the graph that was quantized. InputError where a run of the model fails.
     """
@@ -78,8 +79,10 @@ def compared(
     got = [_reals(whole, names, run) for run in node_runner.tensors(whole, fed, names)]
     wanted = [engine.run(theirs) for theirs, _ in pairs]
     agreement = _against(whole, names, wanted, got)
+    shapes = {name: whole[name].shape for name in names}
+    score = scored(_joined(wanted, shapes), _joined(got, shapes), names, len(pairs))
     if not context.options.faithful or context.options.bits != "8":
-        return agreement
+        return agreement, score
     inputs = {
         name: np.concatenate([np.atleast_1d(whole[name].stored(ours[name])) for _, ours in pairs]) for name in fed[0]
     }
@@ -88,7 +91,20 @@ def compared(
         _reals(whole, names, [_real(whole, name, np.split(outputs[name], len(pairs))[i]) for name in names])
         for i in range(len(pairs))
     ]
-    return replace(agreement, equal_own_biases=_against(whole, names, wanted, reals).equal)
+    return replace(agreement, equal_own_biases=_against(whole, names, wanted, reals).equal), score
+
+
+def compared_on(count: int) -> Sequence[int]:
+    """Returns the samples of so many that the two run on: at most SAMPLES."""
+    return spread(count, SAMPLES)
+
+
+def _joined(runs: Sequence[Mapping[str, np.ndarray]], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """The outputs of all runs, one after the other."""
+    return {
+        name: np.concatenate([np.atleast_1d(np.reshape(run[name], shape)) for run in runs])
+        for name, shape in shapes.items()
+    }
 
 
 def _share(percents: float) -> str:

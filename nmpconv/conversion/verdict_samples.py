@@ -5,6 +5,7 @@
    reach as far as the third does, and with those of the two thirds, which are too few. `validation.scored` puts
    the noise in between. Grids of all samples alone, where ranges are not those of the samples.
 3. Too few samples for that: how near the fitted ones it is, which says little of others.
+4. With --faithful the quantized model as it is, its own rounding included, takes the place of the float graph.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.decision import Decision
 from nmpconv.conversion.options import Options
+from nmpconv.conversion.quantized_model import compared_on
 from nmpconv.conversion.quantizer import HELD_OUT
 from nmpconv.conversion.report import Report
 from nmpconv.conversion.validation import Score
@@ -103,6 +105,13 @@ def of_fitted(report: Report, unit: str, images: int) -> Quality:
     return Quality(
         n=images, unit=f"calibration {unit}, which it was fitted to", db=mean_db(report.sqnr_by_head.values())
     )
+
+
+def beside_quantized(calibrated: Calibrated, score: Score) -> Quality:
+    """The figures of a quantized model whose integers are to stay, beside the model as it is."""
+    names = _names(calibrated)
+    compared = [names[i] for i in compared_on(len(calibrated.feeds))]
+    return score.quality(compared, None, f"{calibrated.unit}, beside the quantized model")
 
 
 def _finished(measure: Measure) -> AveragePrecision:

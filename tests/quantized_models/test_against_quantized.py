@@ -30,6 +30,17 @@ def test_figures_are_those_of_the_two_run_apart(kind: str, tmp_path: Path) -> No
     assert found.sentence.endswith("of 32 samples")
 
 
+def test_the_verdict_on_kept_integers_is_beside_the_model_as_it_is(tmp_path: Path) -> None:
+    """The float graph lacks its rounding, which is most of what differs."""
+    model, samples = Residual(kind="uint8").model(), pictures(40)
+    kept, free = (converted(model, tmp_path, samples, faithful=faithful).report for faithful in (True, False))
+    assert kept.against_quantized is not None and kept.held_out is not None
+    assert kept.quality.db == kept.against_quantized.db
+    assert kept.quality.db != pytest.approx(kept.held_out.db, abs=0.1)
+    assert kept.quality.samples == "32 samples, beside the quantized model"
+    assert free.held_out is not None and free.quality.db == free.held_out.db
+
+
 def test_steps_that_are_no_powers_have_no_equal_integers(tmp_path: Path) -> None:
     found = converted(Residual(powers=False).model(), tmp_path, pictures(8)).report.against_quantized
     assert found is not None
