@@ -96,6 +96,8 @@ def test_sentence_and_numbers() -> None:
 def test_the_worst_sample_stands_beside_all() -> None:
     found = quality(NAMES[:3], "images", db=30.0, db_margin=1.5, each_db=[33.0, 12.5, 31.0])
     assert Verdict("int8", found).nearness == "30.0 dB (28.5 to 31.5 dB) of 3 images, worst 12.5 dB: folder/1.png"
+    same = quality(NAMES[:3], "images", db=math.inf, each_db=[math.inf] * 3)
+    assert Verdict("int8", same).nearness == "no difference on 3 images"
 
 
 def test_each_sample_has_the_sqnr_of_its_own_error() -> None:
