@@ -117,7 +117,7 @@ def _pack_table(builder: Any, name: str, table: Mapping[str, Any]) -> int:
             if f.kind == "union":
                 builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(value[0]) + 1, 0)
             builder.PrependUOffsetTRelativeSlot(f.slot, offsets[f.name], 0)
-        elif value != f.default:  # the builder would leave it out, too, after some calls
+        else:
             getattr(builder, _SLOT[f.type])(f.slot, value, f.default)
     for f in TABLES[name]:
         if f.required and f.name not in offsets:
