@@ -116,13 +116,17 @@ class Normalize(Op):
         return x.size * 16 + x.size // prod(x.shape[axis] for axis in params.axes) * 128
 
     def limits(self, node: Node, graph: Graph) -> Iterator[Limit]:
-        """eps in the units of the variance is below the largest variance of the type; scale has a legal shift."""
+        """eps in the units of the variance is below the largest variance of the type; scale has a legal shift, and
+        neither scale nor bias saturates, however fine the grid of y."""
         x, y, scale = (graph[name].quant for name in (node.inputs[0], node.outputs[0], node.inputs[1]))
         assert x is not None
         assert y is not None
         if scale is None:
             least = math.ceil(math.log2(node.params.eps) / 2) + 1 - x.bits
             yield Limit(x.exponent, least, math.inf, below=node.inputs[:1])
+            wide = zip(node.inputs[1:], (WEIGHT_BITS - 1 + NORMALIZED_BITS, 31), strict=True)
+            least = FRACTION_BITS + max(_magnitude(graph[name].data) - bits for name, bits in wide)
+            yield Limit(y.exponent, least, math.inf, below=node.outputs)
         else:
             yield Limit(y.exponent + NORMALIZED_BITS - FRACTION_BITS - scale.exponent, 0, SHIFT_MAX)
 
@@ -174,7 +178,7 @@ class Normalize(Op):
         epsilon = min(max(1, round(math.ldexp(mantissa, exponent - up))), 2**MANTISSA_BITS - 1)
         params = replace(node.params, epsilon=epsilon, epsilon_shift=up)
         top = y.exponent - FRACTION_BITS + NORMALIZED_BITS
-        wanted = math.frexp(float(np.abs(scale).max(initial=0.0)))[1] - (WEIGHT_BITS - 1)
+        wanted = _magnitude(scale) - (WEIGHT_BITS - 1)
         least = 1 - (1 << (WEIGHT_BITS - 1))
         grids = (
             Quant(32, (min(max(wanted, top - SHIFT_MAX, EXPONENT_MIN), top),), least, -least),
@@ -309,3 +313,9 @@ def _lower_groups(node: OnnxNode, to: GraphBuilder, x: str) -> None:
     params = NormalizeParams(tuple(range(2, len(split))), eps=node.number("epsilon", 1e-5))
     y = to.emit("normalize", (to.reshape(x, split), *constants), params)
     to.reshape(y, shape, node.outputs[0])
+
+
+def _magnitude(constant: np.ndarray | None) -> int:
+    """log2 of the power of two above the largest absolute value; 0 of zeros."""
+    assert constant is not None
+    return math.frexp(float(np.abs(constant).max(initial=0.0)))[1]

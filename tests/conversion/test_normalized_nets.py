@@ -56,6 +56,16 @@ def test_normalized(kind: str, tmp_path: Path) -> None:
     assert found[0] >= FLOORS[kind][0] and found[1] >= FLOORS[kind][1]
 
 
+def test_a_sign_of_normalized_numbers(tmp_path: Path) -> None:
+    """An LpNormalization of one number is its sign, which any fine grid holds, until the bias saturates."""
+    net = Net((1, 1, 3, 1))
+    y = net.add("InstanceNormalization", "x", *(net.const(np.ones(1, np.float32)) for _ in range(2)))
+    net.save(tmp_path / "m.onnx", net.add("LpNormalization", y))
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).uniform(0.03, 0.8, (16, 1, 3, 1)).astype(np.float32))
+    result = convert(tmp_path / "m.onnx", {"": tmp_path / "x.npy"}, Options(bits="16"), lambda *_: None)
+    assert next(iter(result.report.sqnr_by_head.values())) > 40
+
+
 def attention(path: Path) -> None:
     """A convolution, its pixels as tokens, layer normalization, self-attention with four heads, a residual, a mean."""
     net, heads, width, tokens = Net(SHAPE), 4, 16, 36
