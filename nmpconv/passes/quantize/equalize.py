@@ -23,6 +23,7 @@ from nmpconv.calib.exponent_search import Function, Range, Rounded, grid_sqnrs_d
 from nmpconv.calib.observers import TensorStats
 from nmpconv.ir import Graph, Value
 from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops.common.traits import hull
 from nmpconv.ops.common.weighted import groups_of
 from nmpconv.passes.quantize import compressed, headroom, offsets, table_readers, tensor_factors
 from nmpconv.passes.quantize.balance import Balance, fewest_bits
@@ -87,8 +88,13 @@ def fill(
         members.setdefault(equations.newest(equations.rows[name]), []).append(name)
     expected = headroom.expected(graph, stats, bits, filled, functions)
 
-    def merged(name: str, parts: Mapping[str, TensorStats]) -> TensorStats:
-        return TensorStats.merged(*(parts[part] for part in grids[name]))
+    def merged(name: str) -> TensorStats:
+        return TensorStats.merged(*(expected[part] for part in grids[name]))
+
+    def limits(name: str) -> Range:
+        """Room is what the source needs; what a pad brings lies where it lies."""
+        own = span(stats[name], fewest, graph[name].clamp, room=name not in quiet)
+        return hull([own, *((stats[part].min, stats[part].max) for part in grids[name])])
 
     chosen: dict[str, float] = {}
     for number in sorted(members, key=equations.age):
@@ -102,8 +108,8 @@ def fill(
             continue
         tensors = [
             _Scaled(
-                Rounded(merged(n, expected), saturated),
-                span(merged(n, stats), fewest, graph[n].clamp, room=n not in quiet),
+                Rounded(merged(n), saturated),
+                limits(n),
                 functions.get(n, ()),
                 n in free and fewest == 8,
                 _factor(equations.rows[n], chosen),
