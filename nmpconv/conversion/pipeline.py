@@ -143,7 +143,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
     quality = quality if score else verdict_samples.of_fitted(report, calibrated.unit, len(fitter.images))
     beside = quantized_model.compared(context, calibrated.samples, count, quantized.whole, decision.prepared.ranged)
     against, beside_quantized = beside or (None, None)
-    if options.faithful and beside_quantized:
+    if options.faithful and beside_quantized and calibrated.labels is None and options.decoder is None:
         quality = verdict_samples.beside_quantized(calibrated, beside_quantized)
     report = report.of_file(quantized.slim, quantized.step, quantized.planned)
     preprocess = next((item for item in map(options.preprocess_of, calibrated.samples) if item is not None), None)

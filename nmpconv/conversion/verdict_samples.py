@@ -5,7 +5,8 @@
    reach as far as the third does, and with those of the two thirds, which are too few. `validation.scored` puts
    the noise in between. Grids of all samples alone, where ranges are not those of the samples.
 3. Too few samples for that: how near the fitted ones it is, which says little of others.
-4. With --faithful the quantized model as it is, its own rounding included, takes the place of the float graph.
+4. With --faithful, and neither labels nor boxes, the quantized model as it is takes the place of the float graph: its
+   own rounding is included.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def beside_quantized(calibrated: Calibrated, score: Score) -> Quality:
     """The figures of a quantized model whose integers are to stay, beside the model as it is."""
     names = _names(calibrated)
     compared = [names[i] for i in compared_on(len(calibrated.feeds))]
-    return score.quality(compared, None, f"{calibrated.unit}, beside the quantized model")
+    return score.quality(compared, None, f"{calibrated.unit}, with the model's own rounding")
 
 
 def _finished(measure: Measure) -> AveragePrecision:

@@ -12,7 +12,7 @@ from qdq_nets import Residual, pictures
 from quantized_runs import converted, outputs
 
 from nmpconv.base.sqnr import sqnr_db
-from nmpconv.conversion.pipeline import Result
+from nmpconv.conversion.pipeline import Options, Result, convert
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
@@ -37,8 +37,19 @@ def test_the_verdict_on_kept_integers_is_beside_the_model_as_it_is(tmp_path: Pat
     assert kept.against_quantized is not None and kept.held_out is not None
     assert kept.quality.db == kept.against_quantized.db
     assert kept.quality.db != pytest.approx(kept.held_out.db, abs=0.1)
-    assert kept.quality.samples == "32 samples, beside the quantized model"
+    assert kept.quality.samples == "32 samples, with the model's own rounding"
     assert free.held_out is not None and free.quality.db == free.held_out.db
+
+
+def test_labels_go_before_kept_integers(tmp_path: Path) -> None:
+    nodes = "q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = MatMul(d, w)"
+    weights = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    arrays = {"s": np.float32(1 / 32), "z": np.int8(0), "w": weights}
+    build(f"(float[1,8] x) => (float[1,4] y) {{ {nodes} }}", 13, tmp_path / "m.onnx", arrays=arrays)
+    x = np.random.default_rng(1).normal(size=(40, 8)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x, labels=np.argmax(x @ weights, axis=1))
+    kept = convert(tmp_path / "m.onnx", {"": tmp_path / "x.npz"}, Options(faithful=True), lambda *_: None).report
+    assert kept.quality.labelled == 14 and "top-1" in kept.verdict.sentence
 
 
 def test_steps_that_are_no_powers_have_no_equal_integers(tmp_path: Path) -> None:
