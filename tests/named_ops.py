@@ -31,7 +31,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/score_slopes.py": (3, "softmax, lookup, and moves that keep channels"),
     "passes/quantize/given_grids.py": (2, "about requantize"),
     "passes/quantize/saturations.py": (5, "about requantize, and pads, which add numbers"),
-    "passes/quantize/table_readers.py": (2, "ranges of what only tables read"),
+    "passes/quantize/table_readers.py": (4, "ranges of what only tables read"),
     **{f"{name}.py": (1, "a keyword") for name in ("conversion/option_types", "conversion/keywords")},
     **dict.fromkeys(("data/images.py", "file/reader.py"), (1, "a field of Preprocess, too")),
     "ir.py": (2, "a field of Preprocess, too; about requantize"),
