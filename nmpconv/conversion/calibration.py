@@ -46,6 +46,7 @@ from nmpconv.passes.quantize import (
     recurrent_states,
     saturations,
     slice_scales,
+    table_readers,
 )
 from nmpconv.passes.quantize.exponents import Method, provisional
 from nmpconv.passes.quantize.heads import heads
@@ -193,6 +194,7 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
         if options.bits == "8":
             graph, stats, bits = joined_inputs.run(graph, stats, bits, states)
             trace(graph, "FLOAT", "joined_inputs")
+        stats = table_readers.counting(graph, stats, bits)
     choices = context.recipe_file.choices(graph).over(own)
     rounding = Rounding(
         weight_bits(str(options.bits)),

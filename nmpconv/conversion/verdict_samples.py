@@ -39,7 +39,7 @@ from nmpconv.evaluation.task_metrics import AP, AveragePrecision, Measure, open_
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
 from nmpconv.passes.memory import plan_memory
-from nmpconv.passes.quantize import ranges
+from nmpconv.passes.quantize import ranges, table_readers
 
 
 class Validated(NamedTuple):
@@ -90,7 +90,8 @@ def _unseen(options: Options, calibrated: Calibrated, decision: Decision, fitted
         stats |= observe(FloatEngine(fitter.graph, names, threads=1), fitted, names)
     stats |= {name: fitter.stats[name] for name in calibrated.masked & stats.keys()}
     try:
-        return fitter.with_stats(ranges.run(fitter.graph, stats)).fitted(decision.recipe, fitted)[1]
+        stats = table_readers.counting(fitter.graph, ranges.run(fitter.graph, stats), fitter.bits)
+        return fitter.with_stats(stats).fitted(decision.recipe, fitted)[1]
     except NmpError:
         return None
 

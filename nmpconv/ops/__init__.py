@@ -32,4 +32,12 @@ def keeps_batch(graph: Graph, node: Node) -> bool:
     return single and OPS[node.op].keeps_batch(node.params, graph.ins(node), graph[node.outputs[0]])
 
 
-__all__ = ["OPS", "WEIGHTED", "Case", "Op", "QArray", "Weighted", "keeps_batch", "layer_inputs"]
+def scales_along(graph: Graph, node: Node) -> bool:
+    """Checks for an op whose result is as many times larger as what it reads, biases and clamps apart: layers, moves,
+    sums and multiples."""
+    op = OPS[node.op]
+    multiple = node.op == "mul" and any(value.is_const for value in graph.ins(node))
+    return node.op in WEIGHTED or op.grid == "same" or op.homogeneous or multiple
+
+
+__all__ = ["OPS", "WEIGHTED", "Case", "Op", "QArray", "Weighted", "keeps_batch", "layer_inputs", "scales_along"]

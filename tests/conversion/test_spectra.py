@@ -30,15 +30,15 @@ def recordings(count: int, seed: int) -> np.ndarray:
     return found.astype(np.float32)
 
 
-def power(net: Net) -> str:
+def filters() -> tuple[np.ndarray, np.ndarray]:
+    """Filters of the real and of the imaginary parts, [BINS, 1, WINDOW] each."""
     turns = 2 * np.pi * np.arange(BINS)[:, np.newaxis] * np.arange(WINDOW) / WINDOW
-    window = np.hanning(WINDOW)
+    real, imaginary = ((wave * np.hanning(WINDOW))[:, np.newaxis] for wave in (np.cos(turns), -np.sin(turns)))
+    return real.astype(np.float32), imaginary.astype(np.float32)
 
-    def part(filters: np.ndarray) -> str:
-        weights = net.const((filters * window)[:, np.newaxis].astype(np.float32))
-        return net.add("Conv", "x", weights, strides=[WINDOW // 2])
 
-    real, imaginary = part(np.cos(turns)), part(-np.sin(turns))
+def power(net: Net) -> str:
+    real, imaginary = (net.add("Conv", "x", net.const(part), strides=[WINDOW // 2]) for part in filters())
     return net.add("Add", net.add("Mul", real, real), net.add("Pow", imaginary, net.const(2.0)))
 
 
@@ -59,6 +59,34 @@ def band_energies(net: Net) -> str:
 
 def band_magnitudes(net: Net) -> str:
     return logarithm(net, bands(net, net.add("Sqrt", power(net))))
+
+
+def both_parts(net: Net, x: str = "x") -> str:
+    """One convolution computes both, a new axis tells them apart. [1, 2, BINS, frames]"""
+    spectrum = net.add("Conv", x, net.const(np.concatenate(filters())), strides=[WINDOW // 2])
+    return net.add("Reshape", spectrum, net.const([1, 2, BINS, -1]))
+
+
+def split_energies(net: Net) -> str:
+    energies = net.add("ReduceSumSquare", both_parts(net), net.const([1]), keepdims=0)
+    return logarithm(net, bands(net, net.add("Mul", energies, net.const(1 / WINDOW))))
+
+
+def split_magnitudes(net: Net) -> str:
+    return logarithm(net, bands(net, net.add("ReduceL2", both_parts(net), net.const([1]), keepdims=0)))
+
+
+def squared_magnitudes(net: Net) -> str:
+    magnitudes = net.add("ReduceL2", both_parts(net), net.const([1]), keepdims=0)
+    return logarithm(net, bands(net, net.add("Pow", magnitudes, net.const(2.0))))
+
+
+def emphasized(net: Net) -> str:
+    """Each sample less most of the one before."""
+    before = net.add("Pad", "x", net.const([0, 0, 1, 0, 0, -1]), mode="edge")
+    high = net.add("Sub", "x", net.add("Mul", before, net.const(0.97)))
+    energies = net.add("ReduceSum", net.add("Pow", both_parts(net, high), net.const(2.0)), net.const([1]), keepdims=0)
+    return logarithm(net, bands(net, energies))
 
 
 def bins_in_decibels(net: Net) -> str:
@@ -111,6 +139,10 @@ def layered(net: Net) -> str:
 LEAST_DB = {  # at 8 and 16 bits
     band_energies: (35.0, 49.4),
     band_magnitudes: (24.0, 26.0),
+    split_energies: (45.0, 55.0),
+    split_magnitudes: (24.0, 26.0),
+    squared_magnitudes: (35.0, 45.0),
+    emphasized: (33.0, 47.0),
     bins_in_decibels: (30.0, 42.0),
     level: (50.0, 50.0),
     compressed: (40.0, 45.0),

@@ -80,6 +80,10 @@ FUNCTIONS = [
 
 POOLS = [
     ("Pad/negative", 13, f"{IMAGE} <int64[8] p = {{0,0,-1,2,0,1,1,-3}}, float v = {{0.5}}> {{ y = Pad(x, p, v) }}"),
+    *(
+        (f"Pad/negative/{mode}", 19, f'{IMAGE} <int64[8] p = {{0,0,-1,2,0,0,2,-3}}> {{ y = Pad<mode="{mode}">(x, p) }}')
+        for mode in ("edge", "reflect", "wrap")
+    ),
     ("Pad/negative/attributes", 7, f"{IMAGE} {{ y = Pad<pads=[0,0,-1,2,0,1,1,-3],value=0.5>(x) }}"),
     ("TopK", 13, "(float[1,4,9] x) => (v, i) <int64[1] k = {3}> { v, i = TopK(x, k) }"),
     ("TopK/1", 13, "(float[1,4,9] x) => (v, i) <int64[1] k = {1}> { v, i = TopK<axis=1>(x, k) }"),

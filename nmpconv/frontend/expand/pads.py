@@ -1,4 +1,4 @@
-"""Pads that are negative: what they take away is a slice."""
+"""Pads that are negative: what they take away is a slice, before anything is added in any mode, as in onnxruntime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _pads(node: OnnxNode, to: Importer) -> np.ndarray:
 
 
 def _is_negative(node: OnnxNode, to: Importer) -> bool:
-    return node.text("mode", "constant") == "constant" and bool((_pads(node, to) < 0).any())
+    return bool((_pads(node, to) < 0).any())
 
 
 def pad(node: OnnxNode, body: Body) -> None:
@@ -30,9 +30,10 @@ def pad(node: OnnxNode, body: Body) -> None:
             raise Invalid(f"pads of {first} and {last} take all of the {shape[axis]} elements of axis {axis}")
     sizes = np.array([shape[axis] for axis in axes])
     x = body("Slice", x, np.maximum(-before, 0), sizes - np.maximum(-after, 0), np.array(axes))
-    value = node.input(2) if node.opset >= 11 else ""
-    value = value or body.operand(node.number("value", 0.0, finite=False))
-    body("Pad", x, np.maximum(pads, 0), value, np.array(axes), output=node.outputs[0])
+    mode, value = node.text("mode", "constant"), node.input(2) if node.opset >= 11 else ""
+    if mode == "constant":
+        value = value or body.operand(node.number("value", 0.0, finite=False))
+    body("Pad", x, np.maximum(pads, 0), value, np.array(axes), output=node.outputs[0], mode=mode)
 
 
 FORMS = {"Pad": ((_is_negative, pad),)}

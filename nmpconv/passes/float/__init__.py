@@ -68,6 +68,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("stacks", stacks.run),
     ("fuse_table", fuse_table.run),
     ("wide_sums", wide_sums.run),
+    ("channel_moves", channel_moves.run),
     ("shortcuts", shortcuts.run),
     ("shared_layers", shared_layers.run),
     ("slices", slices.run),

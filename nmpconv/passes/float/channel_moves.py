@@ -3,16 +3,19 @@
 1. A chain of reshapes, transposes, slices and gathers whose result has the pixels of its source in their order, each
    with the same of its channels: one slice or, of several pixels, one gather. Shuffles and splits of ShuffleNets are
    such. Factors by channel pass these, but not what lies in between, whose last axis is another one.
+2. A Concat of channels, of such chains that have one source, likewise.
+3. Where a layer, or a sum that is looked up, reads channels in another order, its weights change places instead.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from nmpconv.ir import Graph, Node, Quant
+from nmpconv.ir import Graph, Node, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.gather import GatherParams
 from nmpconv.ops.op import QArray
@@ -25,7 +28,7 @@ PLACES = Quant(32, (0,), 0, 0)
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _at_once)
+    return apply(graph, _at_once, _joined, partial(_in_weights, graph))
 
 
 def _at_once(editor: Editor, node: Node) -> bool:  # case 1
@@ -46,6 +49,50 @@ def _at_once(editor: Editor, node: Node) -> bool:  # case 1
     return False
 
 
+def _joined(editor: Editor, node: Node) -> bool:  # case 2
+    out = editor[node.outputs[0]]
+    if node.op != "concat" or node.params.axis != len(out.shape) - 1:
+        return False
+    chains = [_chain(editor, name) for name in node.inputs]
+    sources = {chain[0].inputs[0] if chain else name for chain, name in zip(chains, node.inputs, strict=True)}
+    source = editor[sources.pop()]
+    if sources or source.is_const or source.size > LARGEST:
+        return False
+    places = np.concatenate([_places(editor, source, chain) for chain in chains], axis=-1)
+    choice = _chosen(_alike(source, places), out.shape)
+    if choice is None:
+        return False
+    op, params = choice
+    editor.remove(node)
+    x = editor.reshape(source.name, (*out.shape[:-1], source.shape[-1]), at=node)
+    editor.emit(op, (x,), params, at=node, name=node.name, out=out.name)
+    return True
+
+
+def _in_weights(graph: Graph, editor: Editor, node: Node) -> bool:  # case 3
+    gather = editor.producer(node.inputs[0])
+    if node.op not in ("fully_connected", "sum_lookup") or gather is None or gather.op != "gather":
+        return False
+    x, index, weights = gather.inputs[0], gather.params.index, node.inputs[1]
+    channels = editor[x].shape[-1]
+    if gather.params.axis != len(editor[x].shape) - 1 or sorted(index) != list(range(channels)):
+        return False
+    if weights in graph.given or not editor[weights].is_const or editor[weights].shape[1] != channels:
+        return False
+    ordered = editor.const(weights, editor.data(weights)[:, np.argsort(index)])
+    editor.set(replace(node, inputs=(x, ordered, *node.inputs[2:])))
+    return True
+
+
+def _chain(editor: Editor, name: str) -> list[Node]:
+    """The moves that make the tensor, downwards."""
+    chain: list[Node] = []
+    while (node := editor.producer(name)) is not None and node.op in ALL_MOVES and not editor[name].clamp:
+        chain.insert(0, node)
+        name = node.inputs[0]
+    return chain
+
+
 def _chosen(channels: np.ndarray, shape: tuple[int, ...]) -> tuple[str, SliceParams | GatherParams] | None:
     """The op that takes these channels, for a result of this shape, and its params; None for no channels."""
     axis, steps = len(shape) - 1, set(np.diff(channels).tolist())
@@ -60,12 +107,20 @@ def _chosen(channels: np.ndarray, shape: tuple[int, ...]) -> tuple[str, SlicePar
 
 def _channels(editor: Editor, chain: list[Node]) -> np.ndarray:
     """The channels of the source that a chain of moves leaves, int [C]; none: it moves pixels, or not all alike."""
-    source, none = editor[chain[0].inputs[0]], np.zeros(0, np.int64)
-    if source.size > LARGEST:
-        return none
+    source = editor[chain[0].inputs[0]]
+    return np.zeros(0, np.int64) if source.size > LARGEST else _alike(source, _places(editor, source, chain))
+
+
+def _places(editor: Editor, source: Value, chain: list[Node]) -> np.ndarray:
+    """The places in the source of what a chain of moves makes of it, int64."""
     places = np.arange(source.size, dtype=np.int64).reshape(source.shape)
     for node in chain:
         (places,) = OPS[node.op].reference(node.params, [QArray(places, PLACES)], [editor[node.outputs[0]]])
-    channels = places.reshape(-1, editor[node.outputs[0]].shape[-1])[0]
-    pixels = np.arange(0, source.size, source.shape[-1]).reshape(*source.shape[:-1], 1)
-    return channels if np.array_equal(places, pixels + channels) else none
+    return places
+
+
+def _alike(source: Value, places: np.ndarray) -> np.ndarray:
+    """The channels of these places, int [C], if they are the same of each pixel and the pixels are in their order."""
+    pixels, rows = np.arange(0, source.size, source.shape[-1])[:, None], places.reshape(-1, places.shape[-1])
+    fits = len(rows) == len(pixels) and np.array_equal(rows, pixels + rows[0])
+    return rows[0] if fits else np.zeros(0, np.int64)

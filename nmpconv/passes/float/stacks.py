@@ -1,7 +1,8 @@
-"""Sums of squares over an axis that a Concat makes, as sums of its parts.
+"""Sums of squares over an axis that a Concat makes, or that a reshape splits off another one, as sums of its parts.
 
-Real and imaginary parts are often stacked along a new axis, and what follows is done to both: slices, products with
-constants, Concats along other axes, moves. With f a table that is steep near 0 (`wide_sums`),
+Real and imaginary parts are often stacked along a new axis, or computed as channels of one convolution, and what
+follows is done to both: slices, products with constants, Concats along other axes, moves. With f a table that is steep
+near 0 (`wide_sums`),
 
     f(w * p + b), p the squares along such an axis, b not negative
 
@@ -119,7 +120,7 @@ def _part(editor: Editor, at: Node, name: str, axis: int, i: int) -> Make | None
         return _then(inner, lambda x: editor.emit("slice", (x,), rest, at=at))
     before = axis_before(editor, node, axis) if node.op in MOVES else None
     if before is None:
-        return None
+        return _split_off(editor, at, node, axis, i) if node.op == "reshape" else None
     inner = _part(editor, at, node.inputs[0], before, i)
     return _then(inner, lambda x: moved_without(editor, node, x, before, axis, at))
 
@@ -141,6 +142,27 @@ def _of_concat(editor: Editor, at: Node, node: Node, axis: int, i: int) -> Make 
             return partial(_squeezed, editor, at, name, axis) if size == 1 else _part(editor, at, name, axis, i)
         i -= size
     return None
+
+
+def _split_off(editor: Editor, at: Node, node: Node, axis: int, i: int) -> Make | None:
+    """An index of an axis that comes of one axis of the reshape's input, as the first or the last part of it."""
+    old, new = editor[node.inputs[0]].shape, editor[node.outputs[0]].shape
+    first, low, high = next((f, low, high) for (f, _), (low, high) in axis_groups(old, new) if low <= axis < high)
+    if old[first] != math.prod(new[low:high]):
+        return None
+    before, count = math.prod(new[low:axis]), math.prod(new[axis + 1 : high])
+    if before > 1 and count > 1:
+        return None
+    start, step, size = (i * count, 1, count) if before == 1 else (i, new[axis], before)
+    starts, steps = [0] * len(old), [1] * len(old)
+    starts[first], steps[first] = start, step
+    take = SliceParams(tuple(starts), tuple(steps), (*old[:first], size, *old[first + 1 :]))
+
+    def make() -> str:
+        x = editor.emit("slice", node.inputs, take, at=at)
+        return editor.reshape(x, (*new[:axis], *new[axis + 1 :]), at=at)
+
+    return make
 
 
 def _squeezed(editor: Editor, at: Node, name: str, axis: int) -> str:

@@ -4,10 +4,13 @@ A spectrum has a range that no tensor holds: energies of 1e-6 beside 1e3 are 0, 
 a table that is steep near 0, whatever else it does:
 
 1. f(W * p + b), p = a^2 + c^2 + ..., no weight negative and b one number: the squares side by side, W once for each.
-   A factor of a square, or of what is squared, goes into W. The square of a root of such a p is p.
+   A factor of a square, or of what is squared, goes into W. Where squares are added along an axis, as those of real and
+   imaginary parts, or are moved, it is what is squared that is taken apart and moved.
 2. f(W * p + b) of other tensors that are not negative, likewise.
 3. f(a^2 + c^2 + ...): the tensors side by side, each channel a group of its own.
 4. f(mean of u^2 along some axes, times a number, plus one).
+
+Before, the square of a root of such a p, moved perhaps, becomes p, and moves between W and f go behind f.
 
 A saturation of the sum is a step of the table.
 """
@@ -15,7 +18,7 @@ A saturation of the sum is a step of the table.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -26,24 +29,63 @@ from nmpconv.ops.common.function import is_steep
 from nmpconv.ops.common.traits import ANY, Bounds
 from nmpconv.ops.concat import ConcatParams
 from nmpconv.ops.lookup import LookupParams
+from nmpconv.ops.slice import SliceParams
 from nmpconv.ops.sum_lookup import SumLookupParams
 from nmpconv.passes.bounds import known
 from nmpconv.passes.float.squares import is_square, power_of
-from nmpconv.passes.rewrite import Clamp, Editor, apply
+from nmpconv.passes.rewrite import MOVES, Clamp, Editor, apply
 
-Term = tuple[str, np.ndarray]
-"""A tensor whose square is a term of a sum, and the factor of the square: a number, or one by channel [C]."""
+Make = Callable[[], str]
+Term = tuple[Make, np.ndarray]
+"""Writes what is still to be written of a tensor whose square is a term of a sum, and returns its name; and the factor
+of the square: a number, or one by channel [C]."""
+PARTS = 4  # of an axis along which squares are added
+MOVES_OR_PARTS = (*MOVES, "slice")
 
 
 def run(graph: Graph) -> Graph:
     limits = known(graph, graph.given)
-    return apply(graph, partial(_read_sum, limits))
+    return apply(apply(graph, _square_of_root, _moved_later), partial(_read_sum, limits))
+
+
+def _square_of_root(editor: Editor, node: Node) -> bool:
+    if not is_square(node):
+        return False
+    moves, root = _moves(editor, editor.producer(node.inputs[0]))
+    if root is None or root.params != LookupParams("sqrt") or editor[root.outputs[0]].clamp:
+        return False
+    x, out = root.inputs[0], node.outputs[0]
+    if out in editor.outputs or editor[out].clamp or _terms(editor, node, x) is None:
+        return False
+    editor.remove(node)
+    editor.rename_uses(out, _repeated(editor, node, moves, x))
+    return True
+
+
+def _moved_later(editor: Editor, node: Node) -> bool:
+    moves, layer = _moves(editor, editor.producer(node.inputs[0]))
+    if not _is_steep(node) or not moves or layer is None or layer.op != "fully_connected":
+        return False
+    if any(editor.only_user(move.inputs[0]) is None for move in moves) or editor.only_user(node.inputs[0]) is None:
+        return False
+    weights, out = editor.data(layer.inputs[1]), editor[node.outputs[0]]
+    if weights.min() < 0 or any(move.op == "slice" for move in moves):
+        return False
+    editor.remove(node)
+    y = editor.emit("lookup", (layer.outputs[0],), node.params, at=node, name=node.name, clamp=out.clamp)
+    y = _repeated(editor, node, moves[:-1], y)
+    editor.emit(moves[-1].op, (y,), moves[-1].params, at=node, out=out.name)
+    return True
+
+
+def _is_steep(node: Node) -> bool:
+    return node.op == "lookup" and any(map(is_steep, node.params.steps()))
 
 
 def _read_sum(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:
-    if node.op != "lookup" or not any(map(is_steep, node.params.steps())) or not editor[node.outputs[0]].shape:
+    if not _is_steep(node) or not editor[node.outputs[0]].shape:
         return False
-    return _bands(limits, editor, node) or _elements(editor, node) or _mean(editor, node)
+    return _bands(limits, editor, node) or _mean(editor, node) or _elements(editor, node)
 
 
 def _bands(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  # cases 1 and 2
@@ -54,7 +96,7 @@ def _bands(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  #
     x, weights, bias = layer.inputs[0], editor.data(layer.inputs[1]), editor.data(layer.inputs[2])
     if weights.min() < 0 or bias.min() < 0 or np.ptp(bias) > 1e-6 * np.abs(bias).max():
         return False
-    terms = _terms(editor, x)
+    terms = _terms(editor, node, x)
     if terms is None:
         if limits.get(x, ANY)[0] < 0:
             return False
@@ -62,7 +104,7 @@ def _bands(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  #
     else:
         if len(terms) * weights.shape[1] > K_MAX:
             return False
-        joined = _side_by_side(editor, node, [name for name, _ in terms], len(editor[x].shape) - 1)
+        joined = _side_by_side(editor, node, terms, len(editor[x].shape) - 1)
         matrix = np.concatenate([weights * factor for _, factor in terms], axis=1)
     _replace(editor, node, joined, matrix, float(bias[0]), editor[source].clamp, squared=terms is not None)
     return True
@@ -71,11 +113,11 @@ def _bands(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  #
 def _elements(editor: Editor, node: Node) -> bool:  # case 3
     source = node.inputs[0]
     added = _without_number(editor, source)
-    terms = None if added is None else _terms(editor, added[0], saturated=added[0] == source)
+    terms = None if added is None else _terms(editor, node, added[0], saturated=added[0] == source)
     if added is None or terms is None:
         return False
     shape = editor[source].shape
-    joined = _side_by_side(editor, node, [name for name, _ in terms], len(shape) - 1)
+    joined = _side_by_side(editor, node, terms, len(shape) - 1)
     matrix = np.stack([np.broadcast_to(factor, shape[-1]) for _, factor in terms], axis=1)
     _replace(editor, node, joined, matrix, added[1], editor[source].clamp, squared=True, groups=shape[-1])
     return True
@@ -131,32 +173,84 @@ def _replace(
         editor.reshape(y, out.shape, at=node, out=out.name)
 
 
-def _terms(editor: Editor, name: str, *, saturated: bool = False) -> list[Term] | None:
+def _terms(editor: Editor, at: Node, name: str, *, saturated: bool = False) -> list[Term] | None:
     """The squares of which the tensor is the sum, before it is saturated; None where it is none. saturated: it may
     be."""
     node, clamp = editor.producer(name), None if saturated else editor[name].clamp
     if node is None or (clamp is not None and not (clamp[0] <= 0 and math.isinf(clamp[1]))):
         return None
-    shape = editor[name].shape
     if is_square(node):
         x = node.inputs[0]
         of = editor.producer(x)
-        if of is not None and editor[x].clamp is None:
-            if of.params == LookupParams("sqrt"):
-                return _terms(editor, of.inputs[0]) or [(x, np.ones(1))]
-            if (scaled := _scaled(editor, of)) is not None:
-                return [(scaled[0], scaled[1] ** 2)]
-        return [(x, np.ones(1))]
+        scaled = _scaled(editor, of) if of is not None and editor[x].clamp is None else None
+        x, factor = scaled or (x, np.ones(1))
+        return [(lambda: x, factor**2)]
     if node.op == "add":
-        parts = [_terms(editor, part) for part in node.inputs]
+        parts = [_terms(editor, at, part) for part in node.inputs]
+        shape = editor[name].shape
         if any(part is None or editor[side].shape != shape for part, side in zip(parts, node.inputs, strict=True)):
             return None
         return [term for part in parts for term in part or ()]
-    scaled = _scaled(editor, node)
-    if scaled is None or scaled[1].min() < 0:
+    if (scaled := _scaled(editor, node)) is not None:
+        inner = None if scaled[1].min() < 0 else _terms(editor, at, scaled[0])
+        return None if inner is None else [(make, factor * scaled[1]) for make, factor in inner]
+    return _taken_apart(editor, at, node)
+
+
+def _taken_apart(editor: Editor, at: Node, node: Node) -> list[Term] | None:
+    """The terms of what a node moves, or adds up along an axis."""
+    if not (node.op in MOVES_OR_PARTS or (weights := _along_an_axis(editor, node))):
         return None
-    inner = _terms(editor, scaled[0])
-    return None if inner is None else [(term, f * scaled[1]) for term, f in inner]
+    inner = _terms(editor, at, node.inputs[0])
+    if inner is None or any(factor.size > 1 for _, factor in inner):
+        return None
+    if node.op in MOVES_OR_PARTS:
+        return [(partial(_made, editor, at, make, node.op, node.params), factor) for make, factor in inner]
+    return [
+        (partial(_made, editor, at, make, "slice", take), factor * weight)
+        for make, factor in inner
+        for take, weight in weights
+    ]
+
+
+def _along_an_axis(editor: Editor, node: Node) -> list[tuple[SliceParams, float]]:
+    """Slices that a layer of one row, or a mean of few, adds up, with their factors; none of other nodes."""
+    shape = editor[node.inputs[0]].shape
+    if node.op == "fully_connected":
+        weights, bias = (editor.data(constant) for constant in node.inputs[1:])
+        if len(weights) > 1 or weights.size > PARTS or weights.min() < 0 or bias.any():
+            return []
+        sizes, places = (*shape[:-1], 1), [(*(0,) * (len(shape) - 1), i) for i in range(shape[-1])]
+        factors = weights[0].tolist()
+    elif node.op == "average_pool":
+        p, sizes = node.params, editor[node.outputs[0]].shape
+        if (sizes[1], p.kernel_w, sizes[2]) != (shape[1], shape[2], 1) or p.kernel_h > 1 or p.kernel_w > PARTS:
+            return []
+        places = [(0, 0, i, 0) for i in range(p.kernel_w)]
+        factors = [1 / p.kernel_w] * p.kernel_w
+    else:
+        return []
+    steps = (1,) * len(shape)
+    return [(SliceParams(starts, steps, sizes), factor) for starts, factor in zip(places, factors, strict=True)]
+
+
+def _moves(editor: Editor, node: Node | None) -> tuple[list[Node], Node | None]:
+    """The chain of moves and slices that ends with the node, downwards, and what makes the first one's input."""
+    chain: list[Node] = []
+    while node is not None and node.op in MOVES_OR_PARTS and not editor[node.outputs[0]].clamp:
+        chain.insert(0, node)
+        node = editor.producer(node.inputs[0])
+    return chain, node
+
+
+def _made(editor: Editor, at: Node, make: Make, op: str, params: object) -> str:
+    return editor.emit(op, (make(),), params, at=at)
+
+
+def _repeated(editor: Editor, at: Node, moves: list[Node], x: str) -> str:
+    for move in moves:
+        x = editor.emit(move.op, (x,), move.params, at=at)
+    return x
 
 
 def _scaled(editor: Editor, node: Node) -> tuple[str, np.ndarray] | None:
@@ -184,5 +278,6 @@ def _without_number(editor: Editor, name: str) -> tuple[str, float] | None:
     return name, 0.0
 
 
-def _side_by_side(editor: Editor, at: Node, names: list[str], axis: int) -> str:
+def _side_by_side(editor: Editor, at: Node, terms: list[Term], axis: int) -> str:
+    names = [make() for make, _ in terms]
     return names[0] if len(names) == 1 else editor.emit("concat", names, ConcatParams(axis), at=at)

@@ -1,4 +1,4 @@
-"""Tensors that only logarithms of sums read, directly or through layers and moves of data.
+"""Tensors that only logarithms of sums read, directly or through layers, sums, multiples and moves of data.
 
 A tensor that saturates by a factor s changes the logarithm by log(s), which is little beside its range. A number below
 one step loses its logarithm altogether. So at 16 bits these tensors have the range that was seen, without headroom.
@@ -7,7 +7,7 @@ one step loses its logarithm altogether. So at 16 bits these tensors have the ra
 from __future__ import annotations
 
 from nmpconv.ir import Graph
-from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops import scales_along
 from nmpconv.ops.sum_lookup import SumLookupParams
 from nmpconv.passes.quantize.score_headroom import is_logarithm
 
@@ -24,7 +24,7 @@ def tensors(graph: Graph) -> set[str]:
             if all(
                 is_logarithm(user)
                 if isinstance(user.params, SumLookupParams)
-                else (user.op in WEIGHTED or OPS[user.op].grid == "same") and names.issuperset(user.outputs)
+                else scales_along(graph, user) and names.issuperset(user.outputs)
                 for user in users
             ):
                 names.add(name)

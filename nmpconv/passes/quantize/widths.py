@@ -11,8 +11,8 @@ the model have 8 bits where these hold their type, else 16. At 8 bits, 16 are us
 4. squares (a tensor times itself, moved perhaps, as in a Gram matrix), their pools, the tables after those, and
    element-wise results of such tensors alone, such as decibels above the smallest: 8 bits do not hold squares. The
    same goes for an input that an op squares itself (`Op.squares_input`), and for the tensors between it and a graph
-   input that is not an image, if only layers lie between. Places in another tensor (`Op.places`): 8 bits do not hold
-   parts of a pixel.
+   input that is not an image, if only layers, sums and multiples lie between. Places in another tensor (`Op.places`):
+   8 bits do not hold parts of a pixel.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 
 A width that was chosen by name goes before all of these.
@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node
-from nmpconv.ops import OPS, WEIGHTED
+from nmpconv.ops import OPS, WEIGHTED, scales_along
 from nmpconv.ops.common.traits import Factors
 from nmpconv.passes.bounds import whole
 from nmpconv.passes.quantize.overrides import Choices
@@ -104,9 +104,9 @@ def _before_squares(graph: Graph) -> set[str]:
     bases = {node.inputs[0] for node in graph.nodes if OPS[node.op].squares_input(node.params)}
     waves = {name for name in graph.inputs if name not in graph.pixels} if bases else set()
     for node in graph.nodes:
-        moves = node.op in WEIGHTED or OPS[node.op].grid == "same"
         computed = [name for name in node.inputs if not graph[name].is_const]
-        if moves and waves.issuperset(computed) and not any(graph[name].clamp for name in node.outputs):
+        clamped = any(graph[name].clamp for name in node.outputs)
+        if scales_along(graph, node) and waves.issuperset(computed) and not clamped:
             waves.update(node.outputs)
     for node in reversed(graph.nodes):
         if not waves.isdisjoint(node.outputs) and not bases.isdisjoint(node.outputs):
