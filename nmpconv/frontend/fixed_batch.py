@@ -13,7 +13,6 @@ import onnx
 from onnx import numpy_helper
 
 OF_SIZES = {"Reshape": 1, "Expand": 1, "Resize": 3}  # the place of the input that holds them
-RANK_MAX = 16  # of sizes that are read
 SUFFIX = ".sizes of batch 1"  # of the constants that are written
 
 
@@ -33,13 +32,13 @@ def follow(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Non
     for node in graph.node:
         place = OF_SIZES.get(node.op_type, len(node.input))
         tensor = tensors.get(node.input[place]) if place < len(node.input) else None
-        if tensor is None or len(tensor.dims) != 1 or not 1 <= tensor.dims[0] <= RANK_MAX:
+        if tensor is None or len(tensor.dims) != 1:
             continue
         try:
             sizes = numpy_helper.to_array(tensor)
         except Exception:  # whatever does not fit; the walk names it
             continue
-        if sizes[0] == batch:
+        if sizes[:1].tolist() == [batch]:
             name = f"{node.output[0]}{SUFFIX}"
             graph.initializer.append(numpy_helper.from_array(np.array([1, *sizes[1:]], sizes.dtype), name))
             node.input[place] = name
