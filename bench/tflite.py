@@ -1,12 +1,13 @@
-"""MLPerf Tiny's four nets as TFLite files, in our interpreter and in LiteRT's: dB and equal integers.
+"""MLPerf Tiny's four nets and six of Keras as TFLite files, in our interpreter and LiteRT's: dB and equal integers.
 
     python -m venv tf && tf/bin/pip install tensorflow onnx
     .venv/bin/pip install ai-edge-litert
     .venv/bin/python bench/tflite.py --tensorflow tf/bin/python          # NMP_ZOO: models and samples
 
-Weights are the zoo's, trained; `bench/tflite_export.py` writes the files. Samples are split as by bench/zoo.py; at most
-MOST measure. dB is that of probabilities, or of the autoencoder's output. A file of integers also converts with
---faithful, and with --faithful and finer sums.
+Weights of MLPerf Tiny's nets are the zoo's, trained; `bench/tflite_export.py` writes the files. Samples are split as by
+bench/zoo.py; at most MOST measure. dB is that of probabilities, or of the autoencoder's output. `bench/tflite_keras.py`
+builds the others, of seeded weights. A file of integers also converts with --faithful, and with --faithful and finer
+sums.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ NETS = {
     "IC": "mlperf_ic_resnet8_nchw",
     "AD": "mlperf_ad_autoencoder",
 }
+KERAS = ("MobileNetV2 0.35", "MobileNetV3 small 0.75", "U-Net", "attention, 2 blocks", "TCN", "odd layers")
 MOST = 200
+PARTS = ("calib.npy", "measure.npy")
 WAYS: dict[str, dict[str, object]] = {
     "8": {"bits": "8"},
     "16": {"bits": "16"},
@@ -79,6 +82,9 @@ def rows(name: str, folder: Path, calib: np.ndarray, measure: np.ndarray) -> Ite
     wanted = LiteRT(folder / "float32.tflite").outputs(measure)
     for kind, ways in OF_FILE.items():
         path = folder / f"{kind}.tflite"
+        if not path.exists():
+            yield f"{name} {kind}: TensorFlow's converter refuses"
+            continue
         litert = LiteRT(path)
         theirs = litert.outputs(measure)
         if litert.step:
@@ -135,16 +141,21 @@ def main() -> None:
     parser.add_argument("--only", default="", help="nets whose name has this in it")
     args = parser.parse_args()
     about = json.loads((folder / "zoo.json").read_text())
-    for name, model in NETS.items():
+    for name in (*NETS, *KERAS):
         if args.only not in name:
             continue
-        calib, measure = samples_of(model, about[model], folder)
         with tempfile.TemporaryDirectory() as scratch:
-            np.save(Path(scratch) / "calib.npy", calib)
-            export = Path(__file__).with_name("tflite_export.py")
-            paths = (folder / "models" / f"{model}.onnx", Path(scratch) / "calib.npy", scratch)
-            subprocess.run([args.tensorflow, export, *paths], check=True, stderr=subprocess.DEVNULL)
-            for row in rows(name, Path(scratch), calib, measure):
+            into = Path(scratch)
+            script, *words = ("tflite_keras.py", name, scratch)
+            if name in NETS:
+                for part, x in zip(PARTS, samples_of(NETS[name], about[NETS[name]], folder), strict=True):
+                    np.save(into / part, x)
+                model = folder / "models" / f"{NETS[name]}.onnx"
+                script, *words = ("tflite_export.py", model, into / PARTS[0], scratch)
+            command = [args.tensorflow, Path(__file__).with_name(script), *words]
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+            calib, measure = (np.load(into / part) for part in PARTS)
+            for row in rows(name, into, calib, measure):
                 print(row, flush=True)
 
 

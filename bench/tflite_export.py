@@ -8,7 +8,7 @@ The files take channels last. calib.npy: samples as the ONNX model takes them. `
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +67,9 @@ def _convolution(x: tf.Tensor, w: np.ndarray, b: np.ndarray, read: Mapping[str, 
     return tf.nn.conv2d(x, np.transpose(w, (2, 3, 1, 0)), stride, padding) + b
 
 
-def files(model: onnx.ModelProto, samples: np.ndarray) -> Iterator[tuple[str, bytes]]:
+def files(net: Callable[[tf.Tensor], tf.Tensor], samples: np.ndarray) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file. samples: [n, 1, ...], channels last."""
-    call = tf.function(Net(model), input_signature=[tf.TensorSpec(samples.shape[1:], tf.float32)])
+    call = tf.function(net, input_signature=[tf.TensorSpec(samples.shape[1:], tf.float32)])
     widths = {
         "int8": tf.lite.OpsSet.TFLITE_BUILTINS_INT8,
         "int16": tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8,
@@ -88,7 +88,7 @@ def main() -> None:
     model, samples = onnx.load(sys.argv[1]), np.load(sys.argv[2])
     if samples.ndim == 5 and samples.shape[2] in (1, 3) and samples.shape[4] not in (1, 3):
         samples = np.moveaxis(samples, 2, -1)
-    for kind, data in files(model, samples):
+    for kind, data in files(Net(model), samples):
         (Path(sys.argv[3]) / f"{kind}.tflite").write_bytes(data)
 
 

@@ -176,7 +176,9 @@ class TensorStats:
         return float(self.reach().max()) / self.peak if self.peak > 0 else 1.0
 
     def clipped(self, low: float, high: float) -> TensorStats:
-        """With this range: what was counted outside lies at its ends."""
+        """With this range: what was counted outside lies at its ends. Grids of masks go beyond float32."""
+        ends = np.finfo(np.float32)
+        low, high = max(low, float(ends.min)), min(high, float(ends.max))
         first, last = (None if c is None else np.clip(c, low, high) for c in (self.channel_min, self.channel_max))
         histogram = self.histogram.clipped(low, high)
         return replace(self, min=low, max=high, histogram=histogram, channel_min=first, channel_max=last)

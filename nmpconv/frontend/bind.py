@@ -81,7 +81,7 @@ def _bind(value: onnx.ValueInfoProto, wanted: tuple[int, ...] | None) -> tuple[i
     if batched and shape[0] != 1:
         raise UsageError(
             f"input '{name}' has batch {shape[0]}; models are converted for batch 1",
-            hint=f"export it with a batch of 1, or pass {flag(name, (1, *shape[1:]))} if no node has the batch's size",
+            hint=f"export it with a batch of 1, or try {flag(name, (1, *shape[1:]))}",
         )
     return shape
 

@@ -150,8 +150,8 @@ class _Writer(QonnxRewriter):
         return getattr(self, name) if name else None
 
     def note(self, node: onnx.NodeProto) -> None:
-        """Notes grids of integers, and steps of Cast(Floor(bias / (scale of case 2 * scale of weights))) behind the
-        scale."""
+        """Notes grids of integers, reals of case 2 that are moved, and steps of Cast(Floor(bias / (scale of case 2 *
+        scale of weights))) behind the scale."""
         if node.op_type == "QuantizeLinear":
             self.begin(node)
             dtype = next((a.i for a in node.attribute if a.name == "output_dtype"), 0)
@@ -159,6 +159,8 @@ class _Writer(QonnxRewriter):
                 self._grids[node.output[0]] = grid
         elif node.op_type in MOVES and (moved := self._grids.keys() & _moved(node)):
             self._grids |= dict.fromkeys(node.output, self._grids[min(moved)])
+        elif node.op_type in MOVES and self._dynamic_reals.issuperset(_moved(node)):
+            self._dynamic_reals.update(node.output)
         scales, biases = self._dynamic_scales, self._dynamic_biases
         if node.op_type == "Mul" and scales.intersection(node.input):
             if all(name in scales or name in self._tensors for name in node.input):

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 from nmpconv.base.quantities import utf8
 from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
-from nmpconv.frontend import normalization
+from nmpconv.frontend import fixed_batch, normalization
 from nmpconv.frontend.bind import bind, is_real, type_name
 from nmpconv.frontend.custom_nodes import custom_name
 from nmpconv.frontend.cut_work import Work, of_branches, with_whole_tensors
@@ -27,6 +27,7 @@ from nmpconv.frontend.node_check import SIZE_MAX, TensorType, check, check_form,
 from nmpconv.frontend.operator_advice import unknown
 from nmpconv.frontend.read import DEFAULT_DOMAINS, OPSET_MAX, opset, read
 from nmpconv.frontend.tflite import variables
+from nmpconv.frontend.to_onnx import is_batchable
 from nmpconv.frontend.toposort import label, reads, rename, subgraphs
 from nmpconv.frontend.unroll import Unroller
 from nmpconv.ir import Graph
@@ -115,6 +116,11 @@ def _load(path: str | os.PathLike[str], shapes: Shapes, values: Values, outputs:
     walk = walked(outputs)
     if not walk.rows:
         graph = walk.to.graph(utf8(Path(walk.path).stem), walk.outputs)
+        if (follow := fixed_batch.following(walk.model)) and not is_batchable(graph):
+            hint = "export the model with a batch of 1, or of any size"
+            why = "it has the size of the model's own batch, which is not axis 0 everywhere"
+            rows = [(_name(node), node.op_type, why, "") for node in follow]
+            raise UnsupportedModel(rows, where=walk.path, hint=hint)
         return _readable(replace(graph, variables=variables.of_metadata(walk.model)), str(path))
     cut = walk.cut()
     for _ in range(CUTS_MAX):

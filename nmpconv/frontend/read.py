@@ -13,6 +13,7 @@ from onnx.external_data_helper import ExternalDataInfo
 from nmpconv.base.files import BYTES_MAX, read_file
 from nmpconv.errors import InputError
 from nmpconv.frontend import (
+    fixed_batch,
     framework_operators,
     input_values,
     integer_operators,
@@ -108,6 +109,7 @@ def read(
     for tensor in _tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             room -= _load_external(tensor, _folders(file), str(path), room)
+    fixed_batch.follow(model, shapes or {})
     framework_operators.rewrite(model.graph, opset(model, str(path)))
     polynomial_features.rewrite(model.graph, str(path))
     if on_reals:

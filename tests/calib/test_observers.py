@@ -268,3 +268,12 @@ def test_histograms_without_counts_share_their_zeros() -> None:
 def test_reach_has_a_bound() -> None:
     stats = stats_of([np.zeros((1, 2), np.float32), np.full((1, 2), 3, np.float32)])
     np.testing.assert_array_equal(stats.reach(), [12, 12])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_grid_may_end_beyond_float32() -> None:
+    """As that of a mask of -3.4e38, quantized by onnxruntime, does."""
+    stats = stats_of(SAMPLES).clipped(-3.5e38, 1.0)
+    assert stats.channel_min is not None
+    assert stats.min == np.finfo(np.float32).min
+    assert (stats.channel_min == stats_of(SAMPLES).channel_min).all()

@@ -167,6 +167,7 @@ DYNAMIC = [
         "i = MatMulInteger(q, w, n, k) o = Add(i, j) f = Cast<to=1>(o) y = Mul(f, t)",
     ),
     ("DequantizeLinear", "q, a, n = DynamicQuantizeLinear(x) d = DequantizeLinear(q, a, n) y = Relu(d)"),
+    ("moved", "q, a, n = DynamicQuantizeLinear(x) m = Transpose(q) d = DequantizeLinear(m, a, n) y = Relu(d)"),
 ]
 
 

@@ -9,9 +9,11 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from onnx_text import build
+from test_lowering import run
 
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.frontend.onnx import load
+from nmpconv.frontend.to_onnx import to_onnx
 
 TEXT = "(float[N,4,H,W] x) => (y) <float[2,4,1,1] w> { t = Conv(x, w) y = Relu(t) }"
 
@@ -74,9 +76,9 @@ SHAPES = [
     ("rank", TEXT, {"x": (1, 4, 5)}, "--input-shape: input 'x' cannot be 1x4x5; the model says Nx4xHxW"),
     ("name", TEXT, {"z": (1, 4, 5, 6)}, "--input-shape: the model has no input 'z' (inputs: x)"),
     ("batch asked for", TEXT, {"x": (2, 4, 5, 6)}, "input 'x' has batch 2; models are converted for batch 1 "
-        "(export it with a batch of 1, or pass --input-shape x=1x4x5x6 if no node has the batch's size)"),
+        "(export it with a batch of 1, or try --input-shape x=1x4x5x6)"),
     ("fixed batch", "(float[8,4,5,6] x) => (y) { y = Relu(x) }", {}, "input 'x' has batch 8; models are converted for "
-        "batch 1 (export it with a batch of 1, or pass --input-shape x=1x4x5x6 if no node has the batch's size)"),
+        "batch 1 (export it with a batch of 1, or try --input-shape x=1x4x5x6)"),
     ("zero", TEXT, {"x": (1, 4, 0, 6)}, "--input-shape x=1x4x0x6: input 'x' needs positive sizes"),
 ]  # fmt: skip
 
@@ -92,11 +94,31 @@ def test_fixed_batch_can_be_set_to_one(path):
     assert load(path, input_shapes={"x": (1, 4, 5, 6)})["y"].shape == (1, 4, 5, 6)
 
 
+def test_sizes_follow_a_fixed_batch(path):
+    """Resize, Reshape and Expand; onnxruntime computes the same of the first of two samples."""
+    nodes = "{ r = Resize(x, , , u) a = Reshape(r, s) z = Expand(k, e) b = Mul(a, z) y = MatMul(b, w) }"
+    k = "float[1,1] k = {2}, int64[2] e = {2, 8}, int64[4] u = {2,8,1,1}"
+    w = f"float[8,4] w = {{{', '.join(str(i % 5 - 2) for i in range(32))}}}"
+    build(f"(float[2,8,1,1] x) => (float[2,4] y) <int64[2] s = {{2, -1}}, {k}, {w}> {nodes}", 13, path)
+    x = np.arange(16, dtype=np.float32).reshape(2, 8, 1, 1)
+    wanted = run(onnx.load(path), {"x": x})[0]
+    graph = load(path, input_shapes={"x": (1, 8, 1, 1)})
+    assert np.array_equal(run(to_onnx(graph, graph.outputs), {"x": x[:1]})[0], wanted[:1])
+
+
+def test_sizes_that_do_not_follow(path):
+    nodes = "{ a = Transpose<perm=[1,0,2,3]>(x) b = Reshape(a, s) y = ReduceSum<keepdims=0>(b, n) }"
+    build(f"(float[2,8,1,1] x) => (float[8] y) <int64[2] s = {{2, 8}}, int64[1] n = {{0}}> {nodes}", 13, path)
+    with pytest.raises(UnsupportedModel, match="the model's own batch, which is not axis 0 everywhere"):
+        load(path, input_shapes={"x": (1, 8, 1, 1)})
+
+
 def test_nodes_of_another_batch(path):
     weights = "<float[8,4] w, int64[2] s = {2, 8}>"
-    build(f"(float[2,8,1,1] x) => (float[2,4] y) {weights} {{ a = Reshape(x, s) y = MatMul(a, w) }}", 13, path)
+    build("(float[2,8,1,1] x) => (float[2,9] y) <float[2,1] w> { a = Flatten(x) y = Concat<axis=1>(a, w) }", 13, path)
     with pytest.raises(InvalidModel, match="an export with a batch of 1, or of any size"):
         load(path, input_shapes={"x": (1, 8, 1, 1)})
+    weights = "<float[8,4] w, int64[2] s = {2, 8}>"
     build(f"(float[N,8,1,1] x) => (float[2,4] y) {weights} {{ a = Reshape(x, s) y = MatMul(a, w) }}", 13, path)
     with pytest.raises(InvalidModel, match="another exporter"):
         load(path, input_shapes={"x": (1, 8, 1, 1)})

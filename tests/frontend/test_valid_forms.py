@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -380,3 +381,13 @@ def test_operators_of_tensorflow_in_branches(tmp_path: Path):
         [got] = run(to_onnx(graph, graph.outputs), {"x": x})
         wanted = np.vectorize(math.erfc if x.sum() > 0 else math.expm1)(x)
         np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+def test_a_logarithm_of_0_is_folded_without_a_warning(tmp_path):
+    """MPNet computes buckets of places so, and takes others where the place is 0."""
+    ports = "(float[1,2] x) => (y) <float[1,2] p = {0, 8}, float z = {0}>"
+    build(f"{ports} {{ a = Log(p) n = Greater(p, z) b = Where(n, a, z) y = Add(x, b) }}", 17, tmp_path / "model.onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph = load(tmp_path / "model.onnx")
+    assert run(to_onnx(graph, graph.outputs), {"x": np.zeros((1, 2), np.float32)})[0][0, 0] == 0
