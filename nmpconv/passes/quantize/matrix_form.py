@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpconv.base.memo import Recent
 from nmpconv.calib import native_sums
 from nmpconv.ir import Graph, Node
 from nmpconv.ops import WEIGHTED
@@ -21,7 +22,10 @@ from nmpconv.ops.common.window import plane_out
 
 CHUNK = 1024  # rows that are multiplied at a time
 NO_LOCK = nullcontext()
+PIXELS_KEPT = 16  # sets of places
 EXACT_ROWS = 1024  # sums of so many products of int8 are exact in float32
+
+_pixels = Recent[tuple[np.ndarray, np.ndarray]](PIXELS_KEPT)
 
 
 @dataclass(frozen=True)
@@ -78,18 +82,32 @@ def gather(
     one_to_one = (kh, kw, oh, ow, params.pad_top, params.pad_left) == (1, 1, height, width, 0, 0)
     if one_to_one and (params.stride_h, params.stride_w) == (1, 1) and per_group > 1:
         return x.reshape(-1, geometry.groups, per_group).take(places, axis=0)
-    images, positions = divmod(places, oh * ow)
-    h = ((positions // ow) * params.stride_h - params.pad_top)[:, None] + np.arange(kh) * params.dilation_h
-    w = ((positions % ow) * params.stride_w - params.pad_left)[:, None] + np.arange(kw) * params.dilation_w
-    outside = ((h < 0) | (h >= height))[:, :, None] | ((w < 0) | (w >= width))[:, None, :]
-    pixels = (images * height)[:, None] + np.clip(h, 0, height - 1)
-    at = (pixels * width)[:, :, None] + np.clip(w, 0, width - 1)[:, None, :]
-    rows = x.reshape(-1, channels).take(at.ravel(), axis=0)
-    rows[outside.ravel()] = 0 if pad is None else pad.astype(x.dtype)
+    pixels, outside = _seen(places, (oh, ow), (kh, kw), params, (height, width))
+    rows = x.reshape(-1, channels).take(pixels, axis=0)
+    rows[outside] = 0 if pad is None else pad.astype(x.dtype)
     if per_group == 1:  # as `sums` has them
-        return rows.reshape(len(images), kh * kw, geometry.groups).transpose(0, 2, 1)
-    split = rows.reshape(len(images), kh * kw, geometry.groups, per_group)
-    return np.swapaxes(split, 1, 2).reshape(len(images), geometry.groups, geometry.k)
+        return rows.reshape(len(places), kh * kw, geometry.groups).transpose(0, 2, 1)
+    split = rows.reshape(len(places), kh * kw, geometry.groups, per_group)
+    return np.swapaxes(split, 1, 2).reshape(len(places), geometry.groups, geometry.k)
+
+
+def _seen(
+    places: np.ndarray, plane: tuple[int, int], kernel: tuple[int, int], params: Any, size: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels, counted over all images, that outputs at these places see, tap after tap; and which of them are padding.
+    Layers of one geometry, and all recipes, ask for the same ones."""
+
+    def make() -> tuple[np.ndarray, np.ndarray]:
+        images, positions = np.divmod(places, plane[0] * plane[1])
+        rows, columns = np.divmod(positions, plane[1])
+        h = (rows * params.stride_h - params.pad_top)[:, None] + np.arange(kernel[0]) * params.dilation_h
+        w = (columns * params.stride_w - params.pad_left)[:, None] + np.arange(kernel[1]) * params.dilation_w
+        outside = ((h < 0) | (h >= size[0]))[:, :, None] | ((w < 0) | (w >= size[1]))[:, None, :]
+        lines = (images * size[0])[:, None] + np.clip(h, 0, size[0] - 1)
+        at = (lines * size[1])[:, :, None] + np.clip(w, 0, size[1] - 1)[:, None, :]
+        return at.ravel(), np.flatnonzero(outside)
+
+    return _pixels((places.tobytes(), plane, kernel, params, size), make)
 
 
 def multiply(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
