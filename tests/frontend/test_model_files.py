@@ -96,14 +96,23 @@ def test_fixed_batch_can_be_set_to_one(path):
 
 def test_sizes_follow_a_fixed_batch(path):
     """Resize, Reshape and Expand; onnxruntime computes the same of the first of two samples."""
-    nodes = "{ r = Resize(x, , , u) a = Reshape(r, s) z = Expand(k, e) b = Mul(a, z) y = MatMul(b, w) }"
+    nodes = "{ r = Resize(x, , , u) a = Reshape(r, s) z = Expand(k, e) b = Concat<axis=1>(a, z) y = MatMul(b, w) }"
     k = "float[1,1] k = {2}, int64[2] e = {2, 8}, int64[4] u = {2,8,1,1}"
-    w = f"float[8,4] w = {{{', '.join(str(i % 5 - 2) for i in range(32))}}}"
+    w = f"float[16,4] w = {{{', '.join(str(i % 5 - 2) for i in range(64))}}}"
     build(f"(float[2,8,1,1] x) => (float[2,4] y) <int64[2] s = {{2, -1}}, {k}, {w}> {nodes}", 13, path)
     x = np.arange(16, dtype=np.float32).reshape(2, 8, 1, 1)
     wanted = run(onnx.load(path), {"x": x})[0]
     graph = load(path, input_shapes={"x": (1, 8, 1, 1)})
     assert np.array_equal(run(to_onnx(graph, graph.outputs), {"x": x[:1]})[0], wanted[:1])
+
+
+def test_constants_that_begin_with_as_many_by_chance(path):
+    nodes = "{ f = Flatten(x) g = Reshape(f, s) r = Reshape(c, s) t = ReduceSum(r, n) m = ReduceMax(t) y = Mul(g, m) }"
+    constants = "float[6] c = {1,2,3,4,5,6}, int64[2] s = {2, -1}, int64[1] n = {1}"
+    build(f"(float[2,1,1,6] x) => (float[2,6] y) <{constants}> {nodes}", 13, path)
+    x = np.arange(12, dtype=np.float32).reshape(2, 1, 1, 6)
+    graph = load(path, input_shapes={"x": (1, 1, 1, 6)})
+    assert np.array_equal(run(to_onnx(graph, graph.outputs), {"x": x[:1]})[0], run(onnx.load(path), {"x": x})[0][:1])
 
 
 def test_sizes_that_do_not_follow(path):

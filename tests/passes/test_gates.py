@@ -56,7 +56,10 @@ def test_what_does_not_reach_so_far_stays(name: str) -> None:
     assert counted(gate("sigmoid"), name)[1] == {"u": 2.0, "s": 62.0}[name]
 
 
-@pytest.mark.parametrize("graph", [gate("sigmoid", "a"), gate("exp"), gate("softplus"), gate("sigmoid", reader="mul")])
+FUNCTIONS = [gate(name) for name in ("exp", "softplus", "reciprocal", "sin", "log")]
+
+
+@pytest.mark.parametrize("graph", [*FUNCTIONS, gate("sigmoid", "a"), gate("sigmoid", reader="mul")])
 def test_other_readers_see_all(graph: Graph) -> None:
     assert counted(graph, "a") == (-60.0, 60.0)
 

@@ -56,7 +56,7 @@ def _joined(editor: Editor, node: Node) -> bool:  # case 2
     chains = [_chain(editor, name) for name in node.inputs]
     sources = {chain[0].inputs[0] if chain else name for chain, name in zip(chains, node.inputs, strict=True)}
     source = editor[sources.pop()]
-    if sources or source.is_const or source.size > LARGEST:
+    if sources or source.is_const or not source.shape or source.size > LARGEST:
         return False
     places = np.concatenate([_places(editor, source, chain) for chain in chains], axis=-1)
     choice = _chosen(_alike(source, places), out.shape)
@@ -65,13 +65,15 @@ def _joined(editor: Editor, node: Node) -> bool:  # case 2
     op, params = choice
     editor.remove(node)
     x = editor.reshape(source.name, (*out.shape[:-1], source.shape[-1]), at=node)
-    editor.emit(op, (x,), params, at=node, name=node.name, out=out.name)
+    editor.emit(op, (x,), params, at=node, name=node.name, out=out.name, clamp=out.clamp)
     return True
 
 
 def _in_weights(graph: Graph, editor: Editor, node: Node) -> bool:  # case 3
     gather = editor.producer(node.inputs[0])
     if node.op not in ("fully_connected", "sum_lookup") or gather is None or gather.op != "gather":
+        return False
+    if editor[gather.outputs[0]].clamp:
         return False
     x, index, weights = gather.inputs[0], gather.params.index, node.inputs[1]
     channels = editor[x].shape[-1]

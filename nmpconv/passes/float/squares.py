@@ -21,6 +21,7 @@ BELOW = 2.0**-16  # of such a bound of V: the offset that stands for it, which n
 TOLERANCE = 1e-9
 SMALL = 2.0**-40  # squares at which the offset b is read off
 DRAWS = 3  # of random squares: a sum with weights is a mean of one of them only
+PARTS = 4  # of an axis along which squares are added, that are taken apart
 LENGTH = 16  # nodes between u^2 and what is made of it
 
 

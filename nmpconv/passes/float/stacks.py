@@ -22,7 +22,7 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops.common.function import is_steep
 from nmpconv.ops.concat import ConcatParams
 from nmpconv.ops.slice import SliceParams
-from nmpconv.passes.float.squares import is_square
+from nmpconv.passes.float.squares import PARTS, is_square
 from nmpconv.passes.rewrite import MOVES, Editor, apply, axis_groups
 
 Make = Callable[[], str]
@@ -148,7 +148,7 @@ def _split_off(editor: Editor, at: Node, node: Node, axis: int, i: int) -> Make 
     """An index of an axis that comes of one axis of the reshape's input, as the first or the last part of it."""
     old, new = editor[node.inputs[0]].shape, editor[node.outputs[0]].shape
     first, low, high = next((f, low, high) for (f, _), (low, high) in axis_groups(old, new) if low <= axis < high)
-    if old[first] != math.prod(new[low:high]):
+    if old[first] != math.prod(new[low:high]) or new[axis] > PARTS:
         return None
     before, count = math.prod(new[low:axis]), math.prod(new[axis + 1 : high])
     if before > 1 and count > 1:

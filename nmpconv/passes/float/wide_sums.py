@@ -32,14 +32,14 @@ from nmpconv.ops.lookup import LookupParams
 from nmpconv.ops.slice import SliceParams
 from nmpconv.ops.sum_lookup import SumLookupParams
 from nmpconv.passes.bounds import known
-from nmpconv.passes.float.squares import is_square, power_of
+from nmpconv.passes.float.squares import PARTS, is_square, power_of
 from nmpconv.passes.rewrite import MOVES, Clamp, Editor, apply
 
 Make = Callable[[], str]
 Term = tuple[Make, np.ndarray]
 """Writes what is still to be written of a tensor whose square is a term of a sum, and returns its name; and the factor
 of the square: a number, or one by channel [C]."""
-PARTS = 4  # of an axis along which squares are added
+TERMS = 64  # squares of a sum
 MOVES_OR_PARTS = (*MOVES, "slice")
 
 
@@ -186,11 +186,13 @@ def _terms(editor: Editor, at: Node, name: str, *, saturated: bool = False) -> l
         x, factor = scaled or (x, np.ones(1))
         return [(lambda: x, factor**2)]
     if node.op == "add":
-        parts = [_terms(editor, at, part) for part in node.inputs]
-        shape = editor[name].shape
-        if any(part is None or editor[side].shape != shape for part, side in zip(parts, node.inputs, strict=True)):
-            return None
-        return [term for part in parts for term in part or ()]
+        terms: list[Term] = []
+        for side in node.inputs:
+            part = _terms(editor, at, side) if editor[side].shape == editor[name].shape else None
+            if part is None or len(terms) + len(part) > TERMS:
+                return None
+            terms += part
+        return terms
     if (scaled := _scaled(editor, node)) is not None:
         inner = None if scaled[1].min() < 0 else _terms(editor, at, scaled[0])
         return None if inner is None else [(make, factor * scaled[1]) for make, factor in inner]
@@ -224,6 +226,8 @@ def _along_an_axis(editor: Editor, node: Node) -> list[tuple[SliceParams, float]
         factors = weights[0].tolist()
     elif node.op == "average_pool":
         p, sizes = node.params, editor[node.outputs[0]].shape
+        if any((p.pad_top, p.pad_left, p.pad_bottom, p.pad_right)):
+            return []
         if (sizes[1], p.kernel_w, sizes[2]) != (shape[1], shape[2], 1) or p.kernel_h > 1 or p.kernel_w > PARTS:
             return []
         places = [(0, 0, i, 0) for i in range(p.kernel_w)]

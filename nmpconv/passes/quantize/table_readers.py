@@ -92,9 +92,12 @@ def _within(stats: TensorStats, low: float, high: float) -> TensorStats:
 
 @lru_cache(maxsize=256)
 def _curved(function: Function, error: float) -> Bounds:
-    """Ends of where a function of two flat ends is not flat: beyond, it is within an error, as a part of what it spans.
-    ANY of other functions."""
+    """Ends of where a function that rises or falls between two flat ends is not flat: beyond, it is within an error, as
+    a part of what it spans. ANY of other functions, such as those with a pole."""
     y = function(PLACES)
+    steps = np.diff(y)
+    if not ((steps >= 0).all() or (steps <= 0).all()):
+        return ANY
     away = [np.flatnonzero(np.abs(values - values[0]) > error * np.ptp(y)) for values in (y, y[::-1])]
     if not all(places.size and places[0] > len(PLACES) // 4 for places in away):
         return ANY
