@@ -3,7 +3,7 @@ number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 
@@ -217,20 +217,6 @@ class TensorStats:
             _times(self.peak_spread, factor**2),
         )
 
-    def by_channel(self, factor: np.ndarray, histogram: Histogram) -> TensorStats:
-        """Statistics of the tensor times a factor > 0 of each channel [C]. histogram: of that. Where channels are not
-        known, a mean is that of even ones, and peaks are in the channel that grows the most."""
-        mean, peak, spread = self.channel_mean, self.peak_mean, self.peak_spread
-        whole, most = self.mean * float(factor.mean()), factor.max(keepdims=True)
-        if mean is not None:
-            mean = mean * factor
-            whole = float(mean.mean())
-        if peak is not None and spread is not None:
-            each_peak = factor if peak.shape == factor.shape else most
-            peak, spread = peak * each_peak, spread * each_peak**2
-        scaled = replace(self, mean=whole, histogram=histogram, channel_mean=mean, peak_mean=peak, peak_spread=spread)
-        return scaled.within(*self.ends(factor))
-
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> TensorStats:
         """Statistics of a function that has its extremes at the ends of the range; of channels nothing is known."""
         low, high, mean = (float(function(np.asarray(x))) for x in (self.min, self.max, self.mean))
@@ -318,7 +304,11 @@ def observe(
             by_name[name] = statistics, TensorStats() if subset is None else subset.of(indices, tensors, statistics)
         return by_name
 
-    for chunk in _chunks(engine, len(feeds), len(stats)):
+    count = max(1, max(VALUES, EACH * len(stats)) // max(engine.values, 1))
+    groups = [range(start, min(start + count, len(feeds))) for start in range(0, len(feeds), count)]
+    together = max(1, min(TOGETHER, TENSORS // max(len(stats), 1)))
+    for start in range(0, len(groups), together):
+        chunk = groups[start : start + together]
         for group, by_name in zip(chunk, each(measured, chunk), strict=True):
             for name, (every, inside) in by_name.items():
                 stats[name].merge(every)
@@ -326,44 +316,3 @@ def observe(
             for i in group:
                 progress("calibrate", i + 1, len(feeds))
     return stats
-
-
-def recount(
-    engine: FloatEngine, feeds: Sequence[Mapping[str, np.ndarray]], limits: Mapping[str, tuple[np.ndarray, np.ndarray]]
-) -> dict[str, Histogram]:
-    """Run every sample for histograms alone. limits: see `observe`; of all tensors that are wanted. OutOfRange as
-    there, of what is counted."""
-    histograms = dict.fromkeys(limits, Histogram())
-
-    def counted(indices: range) -> dict[str, Histogram]:
-        runs = [engine.run(feeds[i]) for i in indices]
-        return {name: _within(name, [run[name] for run in runs], *ends) for name, ends in limits.items()}
-
-    for chunk in _chunks(engine, len(feeds), len(limits)):
-        for by_name in each(counted, chunk):
-            for name, part in by_name.items():
-                histograms[name] = histograms[name].merge(part)
-    return histograms
-
-
-def _within(name: str, tensors: Sequence[np.ndarray], low: np.ndarray, high: np.ndarray) -> Histogram:
-    """Histogram of a tensor in some samples, clipped to limits [C]."""
-    every = tensors[0][np.newaxis] if len(tensors) == 1 else np.stack(tensors)
-    rows = every.reshape(len(every), -1, len(low))
-    _, n, width = rows.shape
-    if n * width > COUNTED:
-        rows = rows[:, _counted_rows(n, max(COUNTED // width, 1))]
-    if np.isnan(rows).any():
-        raise OutOfRange(f"the float model gives NaN in the tensor {name!r}")
-    ends = low.astype(np.float32), high.astype(np.float32)
-    peak = max(abs(float(ends[0].min())), abs(float(ends[1].max())))
-    return Histogram.of(np.minimum(np.maximum(rows, ends[0]), ends[1]), peak)
-
-
-def _chunks(engine: FloatEngine, samples: int, tensors: int) -> Iterator[list[range]]:
-    """Groups of samples that are measured together, as many as are in memory at once."""
-    count = max(1, max(VALUES, EACH * tensors) // max(engine.values, 1))
-    groups = [range(start, min(start + count, samples)) for start in range(0, samples, count)]
-    together = max(1, min(TOGETHER, TENSORS // max(tensors, 1)))
-    for start in range(0, len(groups), together):
-        yield groups[start : start + together]

@@ -19,7 +19,7 @@ from nmpconv.calib.activation_cache import Evidence, Feeds, RowsAndOutputs
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.fake_quantization import Switched
 from nmpconv.calib.float_noise import Known
-from nmpconv.calib.observers import OutOfRange, TensorStats, observe, recount
+from nmpconv.calib.observers import OutOfRange, TensorStats, observe
 from nmpconv.calib.sampled_rows import Rows
 from nmpconv.conversion import node_runner
 from nmpconv.errors import VerifyError
@@ -57,8 +57,10 @@ HELD_OUT = 6  # images that are enough to hold a third of them out: see `is_held
 EQUALIZATIONS = ("none", "scalar", "vector", "streams")  # the plainer, the fewer factors
 BY_CHANNEL = EQUALIZATIONS[2:]  # streams: as vector, with long residual streams filled more evenly
 
+
 ONE = np.ones(1)
 UNCHECKED = Trace(checks=False)  # of graphs that compete: the one that is taken is made or checked again
+
 Equalized = tuple[Graph, Mapping[str, TensorStats], Mapping[str, int], Mapping[str, np.ndarray]]
 """A float graph, statistics and widths of its activations, and their factors [C] or [1]."""
 
@@ -143,7 +145,6 @@ class Fitter:
         choices: Choices = NOTHING,
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
-        self._observed = images  # those at hand of what the statistics are of
         self._method, self._rounding, self.zero_points, self.choices = method, rounding, zero_points, choices
         self._memo = Memo()  # shared by all that are made of this one
 
@@ -168,15 +169,13 @@ class Fitter:
         """The same with these widths of the activations; nothing that was made of the others is known to it."""
         return self._but(bits=bits, _memo=Memo())
 
-    def with_stats(self, stats: Mapping[str, TensorStats], observed: Feeds) -> Fitter:
-        """The same with these statistics, of these images. What is made of the images alone stays known, and what an
-        equalization does to the function, as its factors are nearly the same."""
-        known = self._memo.only("rows", "inputs", "heads", "guard", "changed")
-        return self._but(stats=stats, _observed=observed, _memo=known)
+    def with_stats(self, stats: Mapping[str, TensorStats]) -> Fitter:
+        """The same with these statistics; what is made of the images alone stays known."""
+        return self._but(stats=stats, _memo=self._memo.only("rows", "inputs", "heads", "guard"))
 
     def without_images(self) -> Fitter:
         """The same, fitted to nothing."""
-        return self._but(images=[], _observed=[], _memo=Memo())
+        return self._but(images=[], _memo=Memo())
 
     def _but(self, **changed: Any) -> Fitter:
         other = copy(self)
@@ -212,26 +211,28 @@ class Fitter:
         """Everything before the rounding; mode: the equalization. keep: for `fitted`, and what is
         quantized of it, too. Raises Unequal."""
         key = self._key(mode, images)
-        alike = [earlier for of, earlier in self._memo.of("prepared") if of[:3] == key[:3]]
+        alike = [
+            earlier for of, earlier in self._memo.of("prepared") if of[:3] == key[:3] and not self._by_channel(mode)
+        ]
         if trace.writes or not alike:
-            base = self._on_grids(mode, trace)
+            base = self._on_grids(mode, images, trace)
         else:
             base = alike[0]
             trace(base.ranged, "RANGED", "residual_operands")  # what was tried was not checked
         prepared = replace(base, seen=Once(lambda: self._evidence(base.float_graph, base.factors, images)))
         return self._memo("prepared", key, lambda: prepared) if keep else prepared
 
-    def _on_grids(self, mode: str, trace: Trace) -> Prepared:
-        """Chooses grids, which do not depend on the images that are fitted to."""
+    def _on_grids(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
+        """Chooses grids; of the images, only factors by channel depend on what they are."""
         try:
-            return self._ranged(mode, trace)
+            return self._ranged(mode, images, trace)
         except OutOfRange as error:
             if mode == "none":
                 raise
             raise Unequal(error.message, where=f"equalization ({mode})") from error
 
-    def _ranged(self, mode: str, trace: Trace) -> Prepared:
-        graph, stats, bits, factors = self._equalized(mode)
+    def _ranged(self, mode: str, images: Feeds, trace: Trace) -> Prepared:
+        graph, stats, bits, factors = self._equalized(mode, images)
         equalized = graph
         bits = widths.by_name(graph, bits, self.choices)
         trace(graph, "FLOAT", "equalize")
@@ -248,8 +249,7 @@ class Fitter:
                 graph, stats, bits, self.choices, self._method.saturated, free, departing=departing
             )
             trace(with_offsets[0], "FLOAT", "offsets")
-        changed = partial(self._changed, mode, equalized, with_offsets[0])
-        if left_out := self._memo("changed", (mode, self.zero_points, Is(self.choices)), changed):
+        if left_out := self._changed(mode, equalized, with_offsets[0]):
             notes = (f"zero points left out: {left_out}",)
         else:
             graph, stats, bits = with_offsets
@@ -283,20 +283,15 @@ class Fitter:
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""
 
-        def make() -> tuple[Graph, node_runner.Outcome]:
-            how, outcome = self._rounding.with_gptq(gptq), node_runner.Outcome(heads(self.graph))
-            return quantize.run(prepared.ranged, how, prepared.evidence, self.choices, outcome.step), outcome
+        def make() -> Graph:
+            how = self._rounding.with_gptq(gptq)
+            return quantize.run(prepared.ranged, how, prepared.evidence, self.choices, node_runner.step)
 
         memoized = any(earlier is prepared for _, earlier in self._memo.of("prepared"))
-        key = (Is(prepared), gptq, Is(self.choices), self.corrects)
-        integer, _ = self._memo("integer", key, make) if memoized else make()
+        integer = (
+            self._memo("integer", (Is(prepared), gptq, Is(self.choices), self.corrects), make) if memoized else make()
+        )
         return trace(integer, "INT", "quantize")
-
-    def outcome(self, integer: Graph) -> dict[str, np.ndarray]:
-        """The heads of a graph that `quantize` gave, on the images that it was fitted to, [N, ...]: they are handed
-        over once. None where they are not known."""
-        outcomes = (outcome for _, (graph, outcome) in self._memo.of("integer") if graph is integer)
-        return next((outcome.taken(integer) for outcome in outcomes), {})
 
     def regridded(self, prepared: Prepared, exponents: Mapping[str, int]) -> tuple[Prepared, Graph]:
         """The same with other exponents, by `trained_exponents.run`, and its integer graph, rounded to nearest without
@@ -351,17 +346,18 @@ class Fitter:
             return {name: calibration.of_images(x, places, len(every)) for name, x in known.items()}
         return self._memo("heads", asked, partial(calibration.outputs, self.graph, images, heads(self.graph)))
 
-    def _equalized(self, mode: str) -> Equalized:
+    def _equalized(self, mode: str, images: Feeds) -> Equalized:
         if mode == "none":
             return self.graph, self.stats, self.bits, {}
         exempt = self.choices.kept()
-        return self._memo("equalized", (mode, self.zero_points, exempt), lambda: self._equalize(mode, exempt))
+        key = (mode, self.zero_points, exempt, self._of(images) if self._by_channel(mode) else ())
+        return self._memo("equalized", key, lambda: self._equalize(mode, images, exempt))
 
     def _by_channel(self, mode: str) -> bool:
         """Checks that channels have factors of their own, so that statistics are seen again on the images."""
         return mode in BY_CHANNEL or (mode == "scalar" and any(OPS[node.op].absorbs for node in self.graph.nodes))
 
-    def _equalize(self, mode: str, exempt: frozenset[str]) -> Equalized:
+    def _equalize(self, mode: str, images: Feeds, exempt: frozenset[str]) -> Equalized:
         graph, stats, bits = self.graph, self.stats, self.bits
         by_channel: Mapping[str, np.ndarray] = {}
         if mode in BY_CHANNEL:
@@ -373,32 +369,34 @@ class Fitter:
         elif self._by_channel(mode):
             graph, by_channel = equalize.by_layer(graph, stats, bits, exempt)
         if by_channel:
-            stats = self._carried(mode, graph, by_channel)
+            stats = self._carried(mode, graph, by_channel, images)
         free = offsets.own(offsets.free(graph, stats, departing=mode in BY_CHANNEL)) if self.zero_points else ()
         graph, factors = equalize.fill(graph, stats, bits, free, exempt, self._method.saturated)
         by_channel = {name: by_channel.get(name, ONE) * factor for name, factor in factors.items()}
         return graph, {name: s.scaled(factors[name]) for name, s in stats.items()}, bits, by_channel
 
-    def _carried(self, mode: str, graph: Graph, factors: Mapping[str, np.ndarray]) -> dict[str, TensorStats]:
+    def _carried(
+        self, mode: str, graph: Graph, factors: Mapping[str, np.ndarray], images: Feeds
+    ) -> dict[str, TensorStats]:
         """Statistics of the graph whose channels have these factors [C], from those of the float graph.
 
-        Ranges are what they were, of all samples and as they were edited, times the factors, and so is the rest where
-        the samples are the images at hand, but histograms, which are made anew of these. Otherwise all is.
+        Ranges are what they were, of all samples and as they were edited, times the factors. How values lie within them
+        is seen on the images: on those that recipes are fitted on while they compete, and on the others, so that it
+        does not matter which were asked for first.
         """
         names = [value.name for value in graph.activations()]
-        known = [name for name in names if name in self.stats and self.stats[name].count]
-        same = len(known) == len(names) and {self.stats[name].samples for name in known} == {len(self._observed)}
-        limits = {name: self.stats[name].ends(factors[name]) for name in known}
+        limits = {name: self.stats[name].ends(factors[name]) for name in names if name in self.stats}
+        limits = {name: ends for name, ends in limits.items() if self.stats[name].count}
+        first, engine = set(self._of(parted(self.images)[0])), Once(lambda: FloatEngine(graph, names, threads=1))
+        stats: dict[str, TensorStats] = {name: TensorStats() for name in names}
 
-        def see() -> dict[str, TensorStats]:
-            engine = FloatEngine(graph, names, threads=1)
-            if not same:
-                seen = observe(engine, self._observed, names, limits=limits)
-                return {name: s.within(*limits[name]) if name in limits else s for name, s in seen.items()}
-            histograms = recount(engine, self._observed, limits)
-            return {name: self.stats[name].by_channel(factors[name], histograms[name]) for name in names}
+        def seen(part: Sequence[Mapping[str, np.ndarray]]) -> Mapping[str, TensorStats]:
+            return observe(engine(), part, names, limits=limits) if part else {}
 
-        return self._memo("carried", (mode, self.choices.kept()), see)
+        for part in ([i for i in images if Is(i) in first], [i for i in images if Is(i) not in first]):
+            statistics = self._memo("carried", (mode, self.choices.kept(), self._of(part)), partial(seen, part))
+            stats.update({name: TensorStats.merged(stats[name], more) for name, more in statistics.items()})
+        return {name: s.within(*limits[name]) if name in limits else s for name, s in stats.items()}
 
     def _drawn(self) -> Feeds:
         """Seeded inputs within the known ranges, where there are no images: fewer of large ones."""

@@ -264,14 +264,12 @@ def measure(
     images: Feeds,
     outputs: Callable[[Feeds], Mapping[str, np.ndarray]],
     *,
-    seen: Mapping[str, np.ndarray] | None = None,
     outputs_alone: bool = False,
 ) -> Report:
     """The report of a planned graph, measured on the first images that it was fitted to (none: without measurements).
 
-    What others get is `Report.held_out`. outputs: the float model's `heads` on images. seen: what
-    the graph gives there, as far as that is known, of all images. outputs_alone: neither layers nor where the noise
-    comes from.
+    What others get is `Report.held_out`. outputs: the float model's `heads` on images. outputs_alone: neither layers
+    nor where the noise comes from.
     """
     report = Report.of(planned)
     if not len(images):
@@ -279,8 +277,7 @@ def measure(
     images = images[:REPORT_IMAGES]
     wanted = outputs(images)
     names = list(wanted)
-    got = {name: x[: len(wanted[name])] for name, x in (seen or {}).items()}
-    got = got or integer_outputs(planned, images, names)
+    got = integer_outputs(planned, images, names)
     report = replace(report, sqnr_by_head={name: sqnr_db(wanted[name], got[name]) for name in names})
     if outputs_alone:
         return report

@@ -41,15 +41,12 @@ class Answers(NamedTuple):
     classes: int
 
 
-Noises = tuple[tuple[float, ...], ...]
-
-
 class Score(NamedTuple):
     """Figures of validation images. db: SQNR of the heads, their mean. agreement: in %, of the first head; None where
     that is no vector of scores. images: number of them. db_margin: half the 95 % confidence interval of db; None where
     they are too few for one, or db is not finite. answers: see `Answers`; None where there are no scores. each_db: SQNR
     of each image. all_images: figures of these images and of those of the fit together. silent: the float model gives 0
-    alone. noises: sums of squares of the errors, by head and image."""
+    alone."""
 
     db: float
     agreement: float | None
@@ -59,7 +56,6 @@ class Score(NamedTuple):
     each_db: tuple[float, ...] = ()
     all_images: Score | None = None
     silent: bool = False
-    noises: Noises = ()
 
     @property
     def rank(self) -> Score:
@@ -230,7 +226,7 @@ class _RecipeScores:
         score = scored(self._wanted[0], outputs, self._heads, len(self._held))
         parts = [_energies(self._wanted[0], outputs, self._heads, len(self._held))]
         del outputs  # before those of twice as many images
-        outputs = self._fitter.outcome(integer) or integer_outputs(integer, self._rest, self._heads, file)
+        outputs = integer_outputs(integer, self._rest, self._heads, file)
         parts.append(_energies(self._wanted[1], outputs, self._heads, len(self._rest)))
         return score._replace(all_images=pooled(np.concatenate(parts, axis=2)))
 
@@ -253,18 +249,17 @@ def scored(
     got: Mapping[str, np.ndarray],
     names: Sequence[str],
     images: int,
-    seen: Noises = (),
+    seen: Mapping[str, np.ndarray] | None = None,
 ) -> Score:
     """Scores these heads of all images, one after the other: of the float graph, and of an integer graph.
 
-    seen: noises of an integer graph whose grids had seen the images, where those of ``got`` had seen the other two
-    thirds alone. What a sample more loses by reaching beyond those that were seen falls with their number: in a graph
-    with grids of all it is UNSEEN of what ``got`` loses more than ``seen``, and so are the noises that count.
+    seen: of an integer graph whose grids had seen the images, where those of ``got`` had seen the other two thirds
+    alone. What a sample more loses by reaching beyond those that were seen falls with their number: in a graph with
+    grids of all it is UNSEEN of what ``got`` loses more than ``seen``, and so are the noises that count.
     """
     energies = _energies(wanted, got, names, images)
-    noises = tuple(map(tuple, energies[1].tolist()))
-    if seen:
-        energies = energies[0], UNSEEN * energies[1] + (1 - UNSEEN) * np.array(seen)
+    if seen is not None:
+        energies = energies[0], UNSEEN * energies[1] + (1 - UNSEEN) * _energies(wanted, seen, names, images)[1]
     db = mean_db(sqnr.ratio_db(*sums) for sums in np.sum(energies, axis=2).T.tolist())
     first = wanted[names[0]]
     ranked = sqnr.score_count((len(first) // images, *first.shape[1:])) > 0
@@ -273,8 +268,7 @@ def scored(
     sure = confidence.margin(sqnr.effects(*energies)) if math.isfinite(db) else None
     answers = Answers(tuple(best[0].tolist()), tuple(best[1].tolist()), first[0].size) if ranked else None
     silent = not any(part.any() for part in energies)
-    each_db = tuple(sqnr.each_db(*energies))
-    return Score(db, agreement, images, sure, answers, each_db, silent=silent, noises=noises)
+    return Score(db, agreement, images, sure, answers, tuple(sqnr.each_db(*energies)), silent=silent)
 
 
 def pooled(energies: np.ndarray) -> Score:

@@ -68,13 +68,8 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
     elif unseen is None and decision.score is not None and decoder is None and context.search is None:
         score = decision.score._replace(all_images=None)  # of these integers on these samples
     else:
-        # The recipe was scored on these samples, unless a search for a goal decided.
-        noises = decision.score.noises if decision.score is not None else ()
-        seen = b"" if noises and unseen else _file(decision.fitter.fitted(decision.recipe, trial.fitted)[1])
-        if unseen is None:
-            score, _, metric = trials.run(seen)
-        else:
-            score, _, metric = trials.run(_file(unseen), noises or trials.run(seen)[0].noises)
+        seen = _file(decision.fitter.fitted(decision.recipe, trial.fitted)[1])
+        score, _, metric = trials.run(seen) if unseen is None else trials.run(_file(unseen), seen)
     names, every = _names(calibrated), calibrated.labels
     labels = None if every is None else [every[i] for i in trial.indices]
     how = "" if apart else ", fitted without them" if unseen else ", fitted without them but for ranges"
@@ -96,7 +91,7 @@ def _unseen(options: Options, calibrated: Calibrated, decision: Decision, fitted
     stats |= {name: fitter.stats[name] for name in calibrated.masked & stats.keys()}
     try:
         stats = table_readers.counting(fitter.graph, ranges.run(fitter.graph, stats), fitter.bits)
-        return fitter.with_stats(stats, fitted).fitted(decision.recipe, fitted)[1]
+        return fitter.with_stats(stats).fitted(decision.recipe, fitted)[1]
     except NmpError:
         return None
 

