@@ -1,14 +1,12 @@
 """Reshape, Expand and Resize of a model of a fixed batch whose inputs are given a batch of 1: sizes follow.
 
-A constant size that begins with the batch begins with 1 then, where what has the size depends on an input. Of
-constants only those follow that an Expand repeats for a Concat, as class tokens: any other one may begin with as many
-by chance. That axis 0 is the batch in all of the graph is known later (`to_onnx.is_batchable`); where it is not, the
-model is refused.
+A constant size that begins with the batch begins with 1 then, where what has the size depends on an input: a constant
+may begin with as many by chance. That axis 0 is the batch in all of the graph is known later (`to_onnx.is_batchable`);
+where it is not, the model is refused.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
@@ -32,15 +30,11 @@ def follow(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Non
         value = next((a.t for a in node.attribute if node.op_type == "Constant" and a.name == "value"), None)
         if value is not None:
             tensors[node.output[0]] = value
-    dependent, readers = set(ports), defaultdict[str, set[str]](set)
+    dependent = set(ports)
     for node in graph.node:
-        for name in node.input:
-            readers[name].add(node.op_type)
-    for node in graph.node:
-        if not dependent.isdisjoint(node.input):
-            dependent.update(node.output)
-        elif node.op_type != "Expand" or readers[node.output[0]] != {"Concat"}:
+        if dependent.isdisjoint(node.input):
             continue
+        dependent.update(node.output)
         place = OF_SIZES.get(node.op_type, len(node.input))
         tensor = tensors.get(node.input[place]) if place < len(node.input) else None
         if tensor is None or len(tensor.dims) != 1:

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import nets
 import flatbuffers
+import nets
 import numpy as np
 import pytest
 from verified import Status, in_c, verified

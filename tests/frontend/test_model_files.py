@@ -96,9 +96,10 @@ def test_fixed_batch_can_be_set_to_one(path):
 
 def test_sizes_follow_a_fixed_batch(path):
     """Resize, Reshape and Expand; onnxruntime computes the same of the first of two samples."""
-    nodes = "{ r = Resize(x, , , u) a = Reshape(r, s) z = Expand(k, e) b = Concat<axis=1>(a, z) y = MatMul(b, w) }"
-    k = "float[1,1] k = {2}, int64[2] e = {2, 8}, int64[4] u = {2,8,1,1}"
-    w = f"float[16,4] w = {{{', '.join(str(i % 5 - 2) for i in range(64))}}}"
+    maximum = "m = ReduceMax<axes=[1]>(a) z = Expand(m, e)"
+    nodes = f"{{ r = Resize(x, , , u) a = Reshape(r, s) {maximum} b = Mul(a, z) y = MatMul(b, w) }}"
+    k = "int64[2] e = {2, 8}, int64[4] u = {2,8,1,1}"
+    w = f"float[8,4] w = {{{', '.join(str(i % 5 - 2) for i in range(32))}}}"
     build(f"(float[2,8,1,1] x) => (float[2,4] y) <int64[2] s = {{2, -1}}, {k}, {w}> {nodes}", 13, path)
     x = np.arange(16, dtype=np.float32).reshape(2, 8, 1, 1)
     wanted = run(onnx.load(path), {"x": x})[0]
