@@ -30,7 +30,8 @@ def pad(node: OnnxNode, body: Body) -> None:
             raise Invalid(f"pads of {first} and {last} take all of the {shape[axis]} elements of axis {axis}")
     sizes = np.array([shape[axis] for axis in axes])
     x = body("Slice", x, np.maximum(-before, 0), sizes - np.maximum(-after, 0), np.array(axes))
-    mode, value = node.text("mode", "constant"), node.input(2) if node.opset >= 11 else ""
+    mode = node.text("mode", "constant")
+    value = node.input(2) if node.opset >= 11 else ""
     if mode == "constant":
         value = value or body.operand(node.number("value", 0.0, finite=False))
     body("Pad", x, np.maximum(pads, 0), value, np.array(axes), output=node.outputs[0], mode=mode)
