@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from nmpconv.errors import ModelError
 from nmpconv.file._schema import IDENTIFIER, MEMBERS, OP_TABLES, ROOT, TABLES, VERSION, Field
 
 DATA_ALIGN = 64  # of tensor data in the file
-WIDEST = 8  # bytes of a number
 KINDS = {table: op for op, table in OP_TABLES.items()}  # names of ops in nmpconv.ops
 
 _FORMATS = {
@@ -113,75 +111,30 @@ def _pack_table(builder: Any, name: str, table: Mapping[str, Any]) -> int:
         unknown = set(table) - {f.name for f in TABLES[name]}
         raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
     offsets = {f.name: _pack_reference(builder, f, value) for f, value in fields if f.kind != "scalar"}
+    builder.StartObject(TABLES[name][-1].slot + 1 if TABLES[name] else 0)
+    for f, value in fields:
+        if f.name in offsets:
+            if f.kind == "union":
+                builder.PrependUint8Slot(f.slot - 1, MEMBERS.index(value[0]) + 1, 0)
+            builder.PrependUOffsetTRelativeSlot(f.slot, offsets[f.name], 0)
+        else:
+            getattr(builder, _SLOT[f.type])(f.slot, value, f.default)
     for f in TABLES[name]:
         if f.required and f.name not in offsets:
             raise ValueError(f"{name} needs {f.name}")
-    slots: list[_Slot] = []
-    for f, value in fields:
-        if f.name in offsets:
-            slots += [_Slot(f.slot - 1, "B", MEMBERS.index(value[0]) + 1)] if f.kind == "union" else []
-            slots.append(_Slot(f.slot, "I", offsets[f.name], refers=True))
-        elif value != f.default or builder.forceDefaults:
-            slots.append(_Slot(f.slot, _FORMATS[f.type][1], value))
-    return _write_table(builder, slots)
+    return int(builder.EndObject())
 
 
-class _Slot(NamedTuple):
-    """A field of a table. kind: its letter in `struct`. refers: value is a place in the file, from the end."""
-
-    number: int
-    kind: str
-    value: Any
-    refers: bool = False
-
-
-class _Layout(NamedTuple):
-    """A table as it lies in the file. form: in `struct`. size: with the padding behind it. places: of the fields, in
-    their order, bytes from the start. vtable: as the file has it. align: the largest of the fields."""
-
-    form: struct.Struct
-    size: int
-    places: tuple[int, ...]
-    vtable: bytes
-    key: tuple[int, ...]
-    align: int
-
-
-@lru_cache(maxsize=4096)
-def _layout(numbers: tuple[int, ...], kinds: str, behind: int) -> _Layout:
-    """behind: bytes of the file after the table, modulo the largest field. As `flatbuffers.Builder` has it: the last
-    field comes first, each at a multiple of its width from the end of the file."""
-    size, ends, form, align = 0, list[int](), "", 4
-    for kind in (*kinds, "i"):
-        width = struct.calcsize(f"<{kind}")
-        pad = -(behind + size) % width
-        form, align = f"{kind}{pad}x{form}", max(align, width)
-        size += pad + width
-        ends.append(size)
-    places = tuple(size - end for end in ends[:-1])
-    by_number = dict(zip(numbers, places, strict=True))
-    entries = [by_number.get(number, 0) for number in range(max(numbers, default=-1) + 1)]
-    vtable = struct.pack(f"<{len(entries) + 2}H", 2 * len(entries) + 4, size, *entries)
-    return _Layout(struct.Struct(f"<{form}"), size, places, vtable, (*reversed(entries), size), align)
-
-
-def _write_table(builder: Any, slots: Sequence[_Slot]) -> int:
-    """Does at once what StartObject, a Prepend for each slot and EndObject do."""
-    behind = builder.Offset()
-    layout = _layout(tuple(slot.number for slot in slots), "".join(slot.kind for slot in slots), behind % WIDEST)
-    at = behind + layout.size
-    builder.Prep(1, layout.size + len(layout.vtable))  # makes room
-    values = [
-        at - place - slot.value if slot.refers else slot.value for slot, place in zip(slots, layout.places, strict=True)
-    ]
-    known = builder.vtables.setdefault(layout.key, at + len(layout.vtable))
-    builder.head -= layout.size
-    layout.form.pack_into(builder.Bytes, builder.head, known - at, *reversed(values))
-    if known == at + len(layout.vtable):
-        builder.head -= len(layout.vtable)
-        builder.Bytes[builder.head : builder.head + len(layout.vtable)] = layout.vtable
-    builder.minalign = max(builder.minalign, layout.align)
-    return int(at)
+_SLOT = {
+    "bool": "PrependBoolSlot",
+    "byte": "PrependInt8Slot",
+    "ubyte": "PrependUint8Slot",
+    "ushort": "PrependUint16Slot",
+    "int": "PrependInt32Slot",
+    "uint": "PrependUint32Slot",
+    "float": "PrependFloat32Slot",
+    "ulong": "PrependUint64Slot",
+}
 
 
 def _pack_reference(builder: Any, f: Field, value: Any) -> int:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import flatbuffers
 import nets
 import numpy as np
 import pytest
@@ -117,24 +116,6 @@ def test_constants_are_aligned(data: bytes) -> None:
 
 def test_pack_and_unpack_are_inverse(data: bytes) -> None:
     assert flatbuffer.pack(flatbuffer.unpack(data)) == data
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_tables_lie_as_the_builder_of_flatbuffers_has_them(seed: int) -> None:
-    """Written at once, or field by field; tables of one form share a vtable."""
-    rng, kinds = np.random.default_rng(seed), {"B": "Uint8", "h": "Int16", "i": "Int32", "f": "Float32", "Q": "Uint64"}
-    ours, theirs = flatbuffers.Builder(1), flatbuffers.Builder(1)
-    for _ in range(50):
-        numbers = sorted(rng.choice(6, rng.integers(6), replace=False).tolist())
-        slots = [flatbuffer._Slot(number, str(rng.choice([*kinds])), int(rng.integers(1, 99))) for number in numbers]
-        at = flatbuffer._write_table(ours, slots)
-        theirs.StartObject(6)
-        for slot in slots:
-            getattr(theirs, f"Prepend{kinds[slot.kind]}Slot")(slot.number, slot.value, 0)
-        assert theirs.EndObject() == at
-    for builder in (ours, theirs):
-        builder.Finish(at)
-    assert ours.Output() == theirs.Output()
 
 
 def test_pack_refuses_unknown_and_missing_fields() -> None:
