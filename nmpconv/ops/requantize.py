@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nmpconv.ops.onnx_node import OnnxNode
 
 _PAIRS = {"Min": "minimum", "Max": "maximum"}
+_INFINITE_AT_0 = ("log", "reciprocal")
 FLOAT_MIN, FLOAT_MAX = -3.4028234663852886e38, 3.4028234663852886e38  # what exporters write for "no bound"
 
 
@@ -120,18 +121,27 @@ def requantize(name: str, x: str, y: str) -> Node:
 
 
 def _lower_quantize(node: OnnxNode, to: GraphBuilder) -> None:
-    """The grid is noted, the rounding left out. A range from 0 on also saturates: it may be what is left of a Relu.
+    """The grid is noted, the rounding left out. A range from 0 on also saturates: it may be what is left of a Relu. So
+    does what is infinite at 0, of numbers that may be 0: quantizers leave out the Clip before a logarithm.
 
     What is on another grid already becomes a tensor of its own, and so does what is also read as it was: it saturates.
     """
     x, grid = to.value(node.input(0)), replace(_grid(node, to), source=node.input(0))
     to.annotate(x, grid)
-    saturates = x not in to.input_shapes and (grid.min == 0 or not to.is_only_rounded(x))
+    saturates = x not in to.input_shapes and (grid.min == 0 or not to.is_only_rounded(x) or _may_be_infinite(x, to))
     if saturates or not grid.is_same(to.given(x)):
         clamp = (grid.min, grid.max) if saturates else None
         x = to.emit("requantize", (x,), RequantizeParams(), node.outputs[0], clamp=clamp)
         to.annotate(x, grid)
     to.rename_integers(node.outputs[0], x, grid)
+
+
+def _may_be_infinite(x: str, to: GraphBuilder) -> bool:
+    maker = to.maker(x)
+    if maker is None or not (maker.op == "lookup" and maker.params.function in _INFINITE_AT_0):
+        return False
+    low, high = to.reach(maker.inputs[0])
+    return low <= 0 <= high
 
 
 def _lower_narrowed(node: OnnxNode, to: GraphBuilder, grid: Given) -> None:

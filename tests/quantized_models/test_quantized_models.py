@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 from onnx_text import build
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from typer.testing import CliRunner
 
+from nmpconv.base.sqnr import sqnr_db
 from nmpconv.cli import whole_app
 from nmpconv.conversion.pipeline import Options, Result, convert
 from nmpconv.data.samples import open_samples
@@ -213,6 +215,31 @@ def test_ranges_win_over_calibration(tmp_path: Path) -> None:
     result = made(path, data, None, equalize="none", method="max")
     (row,) = [row for row in result.report.legalized if row.name == "r1q"]
     assert (row.exponent, row.bits) == (0, 8)
+
+
+@pytest.mark.parametrize(("function", "low"), [("Log", -14.0), ("Reciprocal", -1.0)])
+def test_what_is_infinite_at_0_ends_with_its_grid(tmp_path: Path, function: str, low: float) -> None:
+    """A quantizer leaves out the Clip before a logarithm: a grid from 0 on has it but for what lies below a step."""
+    arrays = {"su": np.float32(2**-12), "zu": np.uint16(0), "sl": np.float32(2**-10)}
+    arrays["zl"] = np.int16(-(2**15) - low * 2**10)
+    text = f"""(float[1,4,16] x) => (float[1,4,16] y) {{
+        u = Mul(x, x)
+        uq = QuantizeLinear(u, su, zu)
+        ud = DequantizeLinear(uq, su, zu)
+        v = {function}(ud)
+        vq = QuantizeLinear(v, sl, zl)
+        y = DequantizeLinear(vq, sl, zl)
+    }}"""
+    build(text, 21, path := tmp_path / "m.onnx", arrays=arrays)
+    x = np.random.default_rng(3).uniform(0.3, 3, (24, 1, 4, 16)).astype(np.float32)
+    x[::2, :, 1] = 0
+    np.save(tmp_path / "x.npy", x)
+    result = made(path, tmp_path / "x.npy", None, bits="16")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    wanted = np.concatenate([session.run(None, {"x": one})[0] for one in x])
+    found = np.concatenate([interpreter.load(result.data).run_float(one)[0] for one in x])
+    assert np.isfinite(wanted).all()
+    assert sqnr_db(wanted, found.reshape(wanted.shape)) > 45
 
 
 @pytest.mark.parametrize("images", [False, True])
