@@ -95,8 +95,11 @@ def read(
     if (text := _not_text(model)) is not None:
         raise InputError(f"not an ONNX model: it has a name that is no UTF-8, {text!r}", where=str(path))
     sparse_tensors.fill(model, str(path))
-    ports = {"input": model.graph.input, "output": model.graph.output, "initializer": model.graph.initializer}
-    for role, named in ports.items():
+    if repeated(output.name for output in model.graph.output):  # torch's form of a module that returns a tensor twice
+        once = {output.name: output for output in model.graph.output}
+        del model.graph.output[:]
+        model.graph.output.extend(once.values())
+    for role, named in {"input": model.graph.input, "initializer": model.graph.initializer}.items():
         if twice := repeated(port.name for port in named):
             raise InputError(f"its {role} '{twice}' is there twice", where=str(path), hint="names of their own")
     local_functions.check(model, str(path))
