@@ -21,7 +21,7 @@ from nmpconv.base.workers import Here, Workers
 from nmpconv.calib import activation_cache as calibration
 from nmpconv.calib.activation_cache import Feeds
 from nmpconv.conversion.quantizer import Fitter, Recipe
-from nmpconv.conversion.validation import Score, effects, scored
+from nmpconv.conversion.validation import Noises, Score, effects, scored
 from nmpconv.errors import Unsupported
 from nmpconv.evaluation.float_reference import infer
 from nmpconv.evaluation.task_metrics import Measure
@@ -144,12 +144,11 @@ class CandidateEvaluator:
         them, maybe before they are taken."""
         return (workers or Here()).map(_converted, self, asked)
 
-    def run(self, data: bytes, seen: bytes | None = None) -> tuple[Score, float | None, float | None]:
-        """A file of this model on the images: how near the float model, top-1 in %, and the metric. seen: a file whose
-        grids had seen the images, see `nmpconv.conversion.validation.scored`."""
+    def run(self, data: bytes, seen: Noises = ()) -> tuple[Score, float | None, float | None]:
+        """A file of this model on the images: how near the float model, top-1 in %, and the metric. seen: noises of one
+        whose grids had seen the images, see `nmpconv.conversion.validation.scored`."""
         got, metric = self._outputs(data)
-        nearer = None if seen is None else self._outputs(seen)[0]
-        score = scored(self._wanted, got, self.heads, len(self.trial.images), nearer)
+        score = scored(self._wanted, got, self.heads, len(self.trial.images), seen)
         return score, self.top1(got[self.heads[0]]), metric
 
     def top1(self, scores: np.ndarray) -> float | None:

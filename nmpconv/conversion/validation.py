@@ -41,12 +41,16 @@ class Answers(NamedTuple):
     classes: int
 
 
+Noises = tuple[tuple[float, ...], ...]
+"""Sums of squares of errors, by head and image."""
+
+
 class Score(NamedTuple):
     """Figures of validation images. db: SQNR of the heads, their mean. agreement: in %, of the first head; None where
     that is no vector of scores. images: number of them. db_margin: half the 95 % confidence interval of db; None where
     they are too few for one, or db is not finite. answers: see `Answers`; None where there are no scores. each_db: SQNR
     of each image. all_images: figures of these images and of those of the fit together. silent: the float model gives 0
-    alone."""
+    alone. noises: of these images."""
 
     db: float
     agreement: float | None
@@ -56,6 +60,7 @@ class Score(NamedTuple):
     each_db: tuple[float, ...] = ()
     all_images: Score | None = None
     silent: bool = False
+    noises: Noises = ()
 
     @property
     def rank(self) -> Score:
@@ -249,17 +254,18 @@ def scored(
     got: Mapping[str, np.ndarray],
     names: Sequence[str],
     images: int,
-    seen: Mapping[str, np.ndarray] | None = None,
+    seen: Noises = (),
 ) -> Score:
     """Scores these heads of all images, one after the other: of the float graph, and of an integer graph.
 
-    seen: of an integer graph whose grids had seen the images, where those of ``got`` had seen the other two thirds
-    alone. What a sample more loses by reaching beyond those that were seen falls with their number: in a graph with
-    grids of all it is UNSEEN of what ``got`` loses more than ``seen``, and so are the noises that count.
+    seen: noises of an integer graph whose grids had seen the images, where those of ``got`` had seen the other two
+    thirds alone. What a sample more loses by reaching beyond those that were seen falls with their number: in a graph
+    with grids of all it is UNSEEN of what ``got`` loses more than ``seen``, and so are the noises that count.
     """
     energies = _energies(wanted, got, names, images)
-    if seen is not None:
-        energies = energies[0], UNSEEN * energies[1] + (1 - UNSEEN) * _energies(wanted, seen, names, images)[1]
+    noises = tuple(map(tuple, energies[1].tolist()))
+    if seen:
+        energies = energies[0], UNSEEN * energies[1] + (1 - UNSEEN) * np.array(seen)
     db = mean_db(sqnr.ratio_db(*sums) for sums in np.sum(energies, axis=2).T.tolist())
     first = wanted[names[0]]
     ranked = sqnr.score_count((len(first) // images, *first.shape[1:])) > 0
@@ -268,7 +274,8 @@ def scored(
     sure = confidence.margin(sqnr.effects(*energies)) if math.isfinite(db) else None
     answers = Answers(tuple(best[0].tolist()), tuple(best[1].tolist()), first[0].size) if ranked else None
     silent = not any(part.any() for part in energies)
-    return Score(db, agreement, images, sure, answers, tuple(sqnr.each_db(*energies)), silent=silent)
+    each_db = tuple(sqnr.each_db(*energies))
+    return Score(db, agreement, images, sure, answers, each_db, silent=silent, noises=noises)
 
 
 def pooled(energies: np.ndarray) -> Score:

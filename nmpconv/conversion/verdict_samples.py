@@ -68,8 +68,13 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
     elif unseen is None and decision.score is not None and decoder is None and context.search is None:
         score = decision.score._replace(all_images=None)  # of these integers on these samples
     else:
-        seen = _file(decision.fitter.fitted(decision.recipe, trial.fitted)[1])
-        score, _, metric = trials.run(seen) if unseen is None else trials.run(_file(unseen), seen)
+        # The recipe was scored on these samples, unless a search for a goal decided.
+        noises = decision.score.noises if decision.score is not None else ()
+        if unseen is None or not noises:
+            score, _, metric = trials.run(_file(decision.fitter.fitted(decision.recipe, trial.fitted)[1]))
+            noises = score.noises
+        if unseen is not None:
+            score, _, metric = trials.run(_file(unseen), noises)
     names, every = _names(calibrated), calibrated.labels
     labels = None if every is None else [every[i] for i in trial.indices]
     how = "" if apart else ", fitted without them" if unseen else ", fitted without them but for ranges"

@@ -111,7 +111,7 @@ def test_a_model_with_grids_of_its_own_needs_no_statistics_of_two_thirds(tmp_pat
 def test_noises_are_between_those_of_grids_that_had_seen_the_samples_and_others() -> None:
     wanted = {"y": np.array([[3.0, 0.0], [0.0, 4.0]])}
     far, near = ({"y": wanted["y"] + error} for error in (0.3, 0.1))
-    found = scored(wanted, far, ["y"], 2, near)
+    found = scored(wanted, far, ["y"], 2, scored(wanted, near, ["y"], 2).noises)
     noise = UNSEEN * 4 * 0.09 + (1 - UNSEEN) * 4 * 0.01
     assert found.db == pytest.approx(10 * np.log10(25 / noise))
     assert scored(wanted, near, ["y"], 2).db > found.db > scored(wanted, far, ["y"], 2).db
