@@ -51,6 +51,25 @@ def tensors(
     return [list(row) for row in zip(*reals, strict=True)]
 
 
+class Outcome:
+    """Integers of the heads on the samples that a graph is fitted to. `step` is `node_runner.step`, which they come
+    from: the graph need not run on these samples again."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names, self._arrays = names, dict[str, np.ndarray]()
+
+    def step(self, graph: Graph, node: Node, env: Mapping[str, np.ndarray]) -> Arrays:
+        arrays = step(graph, node, env)
+        self._arrays.update({name: array for name, array in arrays.items() if name in self._names})
+        return arrays
+
+    def taken(self, graph: Graph) -> dict[str, np.ndarray]:
+        """Real values, [N, ...], which are handed over once; none where they are not known."""
+        arrays, self._arrays = self._arrays, {}
+        known = all(name in arrays for name in self._names)
+        return {name: _real(graph[name], arrays[name]) for name in self._names} if known else {}
+
+
 def _real(value: Value, integers: np.ndarray) -> np.ndarray:
     """In the graph's own numbers."""
     return value.stored(dequantize(integers, quant_of(value).exponent, value.shifts))

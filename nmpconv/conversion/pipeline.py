@@ -138,7 +138,14 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
     """Measures the quantized graph, and reports the decision, warnings and levers."""
     options, fitter, check = context.options, calibrated.fitter, calibrated.check()
     count = len(calibrated.feeds)
-    report = measure(decision.prepared, quantized.whole, fitter.images, fitter.outputs, outputs_alone=options.fast)
+    report = measure(
+        decision.prepared,
+        quantized.whole,
+        fitter.images,
+        fitter.outputs,
+        seen=decision.fitter.outcome(quantized.whole),
+        outputs_alone=options.fast,
+    )
     score, quality = verdict_samples.validate(context, calibrated, decision, quantized.whole)
     quality = quality if score else verdict_samples.of_fitted(report, calibrated.unit, len(fitter.images))
     beside = quantized_model.compared(context, calibrated.samples, count, quantized.whole, decision.prepared.ranged)

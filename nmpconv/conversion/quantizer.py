@@ -57,10 +57,8 @@ HELD_OUT = 6  # images that are enough to hold a third of them out: see `is_held
 EQUALIZATIONS = ("none", "scalar", "vector", "streams")  # the plainer, the fewer factors
 BY_CHANNEL = EQUALIZATIONS[2:]  # streams: as vector, with long residual streams filled more evenly
 
-
 ONE = np.ones(1)
 UNCHECKED = Trace(checks=False)  # of graphs that compete: the one that is taken is made or checked again
-
 Equalized = tuple[Graph, Mapping[str, TensorStats], Mapping[str, int], Mapping[str, np.ndarray]]
 """A float graph, statistics and widths of its activations, and their factors [C] or [1]."""
 
@@ -283,15 +281,19 @@ class Fitter:
     def quantize(self, prepared: Prepared, gptq: bool, trace: Trace) -> Graph:
         """The integer graph."""
 
-        def make() -> Graph:
-            how = self._rounding.with_gptq(gptq)
-            return quantize.run(prepared.ranged, how, prepared.evidence, self.choices, node_runner.step)
+        def make() -> tuple[Graph, node_runner.Outcome]:
+            how, outcome = self._rounding.with_gptq(gptq), node_runner.Outcome(heads(self.graph))
+            return quantize.run(prepared.ranged, how, prepared.evidence, self.choices, outcome.step), outcome
 
         memoized = any(earlier is prepared for _, earlier in self._memo.of("prepared"))
-        integer = (
-            self._memo("integer", (Is(prepared), gptq, Is(self.choices), self.corrects), make) if memoized else make()
-        )
+        key = (Is(prepared), gptq, Is(self.choices), self.corrects)
+        integer, _ = self._memo("integer", key, make) if memoized else make()
         return trace(integer, "INT", "quantize")
+
+    def outcome(self, integer: Graph) -> dict[str, np.ndarray]:
+        """Heads of a graph by `quantize` on the images of its fit, [N, ...], handed over once; none where not known."""
+        outcomes = (outcome for _, (graph, outcome) in self._memo.of("integer") if graph is integer)
+        return next((outcome.taken(integer) for outcome in outcomes), {})
 
     def regridded(self, prepared: Prepared, exponents: Mapping[str, int]) -> tuple[Prepared, Graph]:
         """The same with other exponents, by `trained_exponents.run`, and its integer graph, rounded to nearest without

@@ -231,7 +231,7 @@ class _RecipeScores:
         score = scored(self._wanted[0], outputs, self._heads, len(self._held))
         parts = [_energies(self._wanted[0], outputs, self._heads, len(self._held))]
         del outputs  # before those of twice as many images
-        outputs = integer_outputs(integer, self._rest, self._heads, file)
+        outputs = self._fitter.outcome(integer) or integer_outputs(integer, self._rest, self._heads, file)
         parts.append(_energies(self._wanted[1], outputs, self._heads, len(self._rest)))
         return score._replace(all_images=pooled(np.concatenate(parts, axis=2)))
 

@@ -30,6 +30,7 @@ from nmpconv.ir import Graph
 from nmpconv.passes.quantize import equalize, offsets
 from nmpconv.passes.quantize.balance import Balance
 from nmpconv.passes.quantize.exponents import Method
+from nmpconv.passes.quantize.heads import heads
 from nmpconv.passes.quantize.overrides import Choices, Said
 from nmpconv.passes.quantize.rounding import Rounding
 
@@ -137,9 +138,8 @@ def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: p
         lambda g, images, n, file: measured.append(images) or outputs(g, images, n, file),
     )
     (score,) = scores(made, RECIPES[:1]).values()
-    assert [[id(image) for image in part] for part in measured] == [
-        [id(made.images[i]) for i in part] for part in ((0, 3), (1, 2, 4, 5))
-    ]
+    # The others gave their heads while the graph was fitted to them.
+    assert [[id(image) for image in part] for part in measured] == [[id(made.images[i]) for i in (0, 3)]]
     assert score.images == 2 and score.rank.images == 6 and len(files) == 1
     rest = [made.images[i] for i in (1, 2, 4, 5)]
     (seen,) = fitted
@@ -147,6 +147,17 @@ def test_scores_are_of_images_that_were_not_fitted_on(net: Graph, monkeypatch: p
     assert np.array_equal(seen.inputs["x"], alone.inputs["x"])
     assert all(np.allclose(seen.rows[name].values, rows.values, atol=1e-5) for name, rows in alone.rows.items())
     assert [len(rows.values) for rows in seen.rows.values()] == [len(rows.values) for rows in alone.rows.values()]
+
+
+def test_heads_of_a_fit_are_those_of_its_file(net: Graph) -> None:
+    """They are handed over once."""
+    made = fitter(net)
+    whole = made.quantize(made.prepare("vector", made.images, Trace(), keep=True), True, Trace())
+    wanted, found = integer_outputs(whole, made.images, heads(net)), made.outcome(whole)
+    assert found.keys() == wanted.keys() == {*heads(net)}
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    assert not made.outcome(whole)
+    assert not made.outcome(net)
 
 
 @pytest.mark.parametrize(("mode", "count"), [("none", 1), ("scalar", 2)])
