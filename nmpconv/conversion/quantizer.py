@@ -144,6 +144,7 @@ class Fitter:
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
         self._method, self._rounding, self.zero_points, self.choices = method, rounding, zero_points, choices
+        self._notes: tuple[str, ...] | None = None  # of a graph alike, where it is known
         self._memo = Memo()  # shared by all that are made of this one
 
     def without_zero_points(self) -> Fitter:
@@ -167,9 +168,9 @@ class Fitter:
         """The same with these widths of the activations; nothing that was made of the others is known to it."""
         return self._but(bits=bits, _memo=Memo())
 
-    def with_stats(self, stats: Mapping[str, TensorStats]) -> Fitter:
-        """The same with these statistics; what is made of the images alone stays known."""
-        return self._but(stats=stats, _memo=self._memo.only("rows", "inputs", "heads", "guard"))
+    def with_stats(self, stats: Mapping[str, TensorStats], notes: tuple[str, ...]) -> Fitter:
+        """The same with these statistics, and the images' own results. notes: of a graph nearly alike, which holds."""
+        return self._but(stats=stats, _notes=notes, _memo=self._memo.only("rows", "inputs", "heads"))
 
     def without_images(self) -> Fitter:
         """The same, fitted to nothing."""
@@ -238,7 +239,6 @@ class Fitter:
         trace(graph, "FLOAT", "table_resolution")
         graph, stats, bits = exact_square_roots.run(graph, stats, bits)
         trace(graph, "FLOAT", "exact_square_roots")
-        notes: tuple[str, ...] = ()
         departing = mode in BY_CHANNEL
         free = offsets.free(graph, stats, departing=departing) if self.zero_points else {}
         with_offsets = graph, stats, bits
@@ -247,9 +247,8 @@ class Fitter:
                 graph, stats, bits, self.choices, self._method.saturated, free, departing=departing
             )
             trace(with_offsets[0], "FLOAT", "offsets")
-        if left_out := self._changed(mode, equalized, with_offsets[0]):
-            notes = (f"zero points left out: {left_out}",)
-        else:
+        notes = self._changed(mode, equalized, with_offsets[0]) if self._notes is None else self._notes
+        if not notes:
             graph, stats, bits = with_offsets
         untied, stats, bits = requantize_concat.run(graph, stats, bits)
         trace(untied, "FLOAT", "requantize_concat")
@@ -408,20 +407,21 @@ class Fitter:
         draw = {name: rng.uniform(s.min, s.max, (count, *shapes[name])) for name, s in ends.items()}
         return [{name: x[i].astype(np.float32) for name, x in draw.items()} for i in range(count)]
 
-    def _changed(self, mode: str, equalized: Graph, with_offsets: Graph) -> str:
-        """Returns how origins change the function, "" where they do not. Raises Unequal where the equalization does.
+    def _changed(self, mode: str, equalized: Graph, with_offsets: Graph) -> tuple[str, ...]:
+        """Notes how origins change the function, where they do. Raises Unequal where the equalization does.
 
         What holds with both holds for each of them: a second look is for graphs that do not."""
-        images, reason = self.images[:GUARD_IMAGES], ""
+        images = self.images[:GUARD_IMAGES]
+        notes: tuple[str, ...] = ()
         if self.zero_points and len(images):
             try:
                 self._guard("zero points", with_offsets, images)
             except Unequal as error:
-                reason = error.message
+                notes = (f"zero points left out: {error.message}",)
             else:
-                return ""
+                return ()
         self._guard(f"equalization ({mode})", equalized, images)
-        return reason
+        return notes
 
     def _guard(self, step: str, graph: Graph, images: Feeds) -> None:
         """Raises Unequal where a graph is another function than the float graph. images: the same for all graphs, or

@@ -86,7 +86,8 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
 
 def _unseen(options: Options, calibrated: Calibrated, decision: Decision, fitted: Feeds) -> Graph | None:
     """The graph with grids of the two thirds (fitted). None where ranges are not those of the samples (a profile, a
-    quantized model), or contradict the recipe: then grids of all samples are used alone."""
+    quantized model), or contradict the recipe: then grids of all samples are used alone. What keeps the function was
+    found of the graph that was decided: its factors and origins are nearly the same."""
     fitter = decision.fitter
     if not has_observed_ranges(options, fitter.graph):
         return None
@@ -96,7 +97,7 @@ def _unseen(options: Options, calibrated: Calibrated, decision: Decision, fitted
     stats |= {name: fitter.stats[name] for name in calibrated.masked & stats.keys()}
     try:
         stats = table_readers.counting(fitter.graph, ranges.run(fitter.graph, stats), fitter.bits)
-        return fitter.with_stats(stats).fitted(decision.recipe, fitted)[1]
+        return fitter.with_stats(stats, decision.prepared.notes).fitted(decision.recipe, fitted)[1]
     except NmpError:
         return None
 

@@ -347,6 +347,7 @@ def test_a_large_net_is_prepared_twice(tmp_path: Path, monkeypatch: pytest.Monke
     assert (large["quantizer.py:_ranged"], large["rounding.py:run"]) == (2, 4)
     assert small["quantizer.py:_ranged"] >= 3
     assert large["flatbuffer.py:pack"] == 4  # of two recipes, of the verdict's graph, and of the result
+    assert large["quantizer.py:_guard"] == 1
 
 
 def test_small_layers_and_one_session_of_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
