@@ -41,6 +41,42 @@ def test_spectra(part: str, height: int, tmp_path: Path, need_package: Callable[
     np.testing.assert_allclose(ours, LiteRT(data).run(x)[0], atol=1e-5)
 
 
+def real_parts(*moves: Op) -> bytes:
+    """Spectra [1,3,1,9] of 3 frames, moved to c, of which a cast leaves the real part."""
+    tensors = {"x": Tensor((1, 3, 1, 16)), "l": constant(np.int32([1, 16])), "s": Tensor((1, 3, 1, 9), "complex64")}
+    tensors |= {"q": Tensor((1, 3, 9), "complex64"), "e": Tensor((1, 3, 9, 1), "complex64")}
+    tensors |= {"last": constant(np.int32(-1)), "begin": constant(np.int32([0, 1, 0])), "c": Tensor((), "complex64")}
+    tensors |= {"size": constant(np.int32([1, 2, -1])), "y": Tensor(())}
+    cast = Op("CAST", "c", "y", "CastOptions", {"in_data_type": TYPES.index("complex64"), "out_data_type": 0})
+    return tflite(tensors, [Op("RFFT2D", "xl", "s"), *moves, cast], ["x"], ["y"])
+
+
+SQUEEZE = ("SqueezeOptions", {"squeeze_dims": np.int32([-2])})
+MOVES = {
+    "squeeze": ([Op("SQUEEZE", "s", "c", *SQUEEZE)], lambda s: s[:, :, 0]),
+    "expand": (
+        [Op("SQUEEZE", "s", "q", *SQUEEZE), Op("EXPAND_DIMS", ("q", "last"), "c")],
+        lambda s: s[:, :, 0, :, None],
+    ),
+    "slice": ([Op("SQUEEZE", "s", "q", *SQUEEZE), Op("SLICE", ("q", "begin", "size"), "c")], lambda s: s[:, 1:, 0]),
+    "join": (
+        [Op("CONCATENATION", "ss", "c", "ConcatenationOptions", {"axis": -1})],
+        lambda s: np.concatenate([s, s], -1),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MOVES)
+def test_real_parts_of_what_is_moved(case: str, tmp_path: Path) -> None:
+    """Casts to reals and moves with axes from the last one, as a Keras model of `tf.signal.stft` has them."""
+    moves, wanted = MOVES[case]
+    (tmp_path / "m.tflite").write_bytes(real_parts(*moves))
+    x = rng().normal(0, 1, (1, 3, 1, 16)).astype(np.float32)
+    graph = load(tmp_path / "m.tflite")
+    [ours] = ort.InferenceSession(to_onnx(graph, graph.outputs).SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(ours, wanted(np.fft.rfft(x)).real, atol=1e-5)
+
+
 def test_complex_numbers_are_read_by_few_operators(tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(spectrum("NEG"))
     with pytest.raises(UnsupportedModel, match="complex numbers"):
@@ -105,3 +141,65 @@ def test_positions_that_are_computed(tmp_path: Path, need_package: Callable[[str
     graph = load(tmp_path / "m.tflite")
     [ours] = ort.InferenceSession(to_onnx(graph, graph.outputs).SerializeToString()).run(None, {"x": x})
     np.testing.assert_allclose(ours, LiteRT(data).run(x)[0], atol=1e-6)
+
+
+BOTH = "StridedSliceOptions"
+COMPUTED = {
+    "end": (
+        [Op("CONCATENATION", ("n", "10"), "e"), Op("STRIDED_SLICE", ("x", "00", "e", "11"), "y", BOTH)],
+        lambda x: x[:, :10],
+    ),
+    "begin": (
+        [
+            Op("CONCATENATION", ("n", "10"), "b"),
+            Op("STRIDED_SLICE", ("x", "b", "far", "11"), "y", BOTH, {"begin_mask": 1}),
+        ],
+        lambda x: x[:, 10:],
+    ),
+    "index": (
+        [Op("SUB", ("n", "-1"), "i"), Op("CONCATENATION", ("0", "i"), "b")]
+        + [Op("STRIDED_SLICE", ("x", "b", "far", "11"), "y", BOTH, {"shrink_axis_mask": 2})],
+        lambda x: x[:, 2],
+    ),
+    "offset": (
+        [Op("CONCATENATION", ("0", "n"), "b"), Op("STRIDED_SLICE", ("x", "b", "13", "11"), "y", BOTH, {"offset": 1})],
+        lambda x: x[:, 1:4],
+    ),
+    "widths": (
+        [Op("CONCATENATION", ("00", "n", "0"), "e"), Op("RESHAPE", ("e", "22"), "w"), Op("PAD", ("x", "w"), "y")],
+        lambda x: np.pad(x, [(0, 0), (1, 0)]),
+    ),
+    "sizes": (
+        [Op("CONCATENATION", ("n", "12"), "e"), Op("SCATTER_ND", ("at", "x", "e"), "y")],
+        lambda x: x,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COMPUTED)
+def test_places_that_follow_from_shapes(case: str, tmp_path: Path) -> None:
+    """Places that are computed from a batch of any size, as `tf.signal.frame` has them."""
+    ops, wanted = COMPUTED[case]
+    lists = {
+        "0": [0],
+        "-1": [-1],
+        "1": [1],
+        "10": [10],
+        "12": [12],
+        "00": [0, 0],
+        "11": [1, 1],
+        "13": [1, 3],
+        "22": [2, 2],
+        "far": [9, 12],
+    }
+    tensors = {name: constant(np.int32(numbers)) for name, numbers in lists.items()}
+    tensors |= {"x": Tensor((1, 12), signature=(-1, 12)), "s": Tensor((2,), "int32"), "n": Tensor((1,), "int32")}
+    tensors |= {name: Tensor((2,), "int32") for name in "eb"} | {"i": Tensor((1,), "int32"), "y": Tensor(())}
+    tensors |= {"w": Tensor((2, 2), "int32"), "at": constant(np.int32([[0]]))}
+    first = [Op("SHAPE", "x", "s", "ShapeOptions", {"out_type": TYPES.index("int32")})]
+    first += [Op("STRIDED_SLICE", "s011", "n", BOTH)]
+    (tmp_path / "m.tflite").write_bytes(tflite(tensors, [*first, *ops], ["x"], ["y"]))
+    x = rng().normal(0, 1, (1, 12)).astype(np.float32)
+    graph = load(tmp_path / "m.tflite")
+    [ours] = ort.InferenceSession(to_onnx(graph, graph.outputs).SerializeToString()).run(None, {"x": x})
+    np.testing.assert_array_equal(ours, wanted(x))

@@ -66,7 +66,9 @@ def floor_mod(call: OperatorCall) -> str:
 
 
 def cast(call: OperatorCall) -> str:
-    return call.cast(call.input(0), call.output().type)
+    """Takes the real part of complex numbers, as LiteRT does."""
+    x = call("Gather", call.input(0), np.array(0, np.int64), axis=-1) if call.is_complex(0) else call.input(0)
+    return call.cast(x, call.output().type)
 
 
 def zeros_like(call: OperatorCall) -> str:

@@ -11,7 +11,8 @@ from nmpconv.frontend.tflite.arithmetic import LAST
 from nmpconv.frontend.tflite.onnx_writer import OperatorCall
 from nmpconv.frontend.tflite.rows import Write
 
-TAKES_COMPLEX = {"COMPLEX_ABS", "IMAG", "REAL", "RESHAPE"}
+_MOVES = {"CONCATENATION", "EXPAND_DIMS", "RESHAPE", "SLICE", "SQUEEZE", "STRIDED_SLICE", "TRANSPOSE"}
+TAKES_COMPLEX = {"CAST", "COMPLEX_ABS", "IMAG", "REAL", *_MOVES}
 
 
 def rfft2d(call: OperatorCall) -> str:

@@ -272,6 +272,10 @@ class OperatorCall:
     def is_const(self, place: int) -> bool:
         return self.input(place) in self._writer.constants
 
+    def is_complex(self, place: int) -> bool:
+        """Checks for an input of `complex_numbers`: it has a last axis of two that TFLite does not count."""
+        return self.tensor(place).type == "complex64"
+
     def array(self, place: int, role: str) -> np.ndarray:
         """A constant input. Raises Unsupported."""
         name = self.input(place)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from nmpconv.errors import Unsupported
-from nmpconv.frontend.tflite.onnx_writer import OperatorCall
+from nmpconv.frontend.tflite.onnx_writer import Operand, OperatorCall
 from nmpconv.frontend.tflite.rows import Write, same
 
 END = 2**31 - 1  # of a slice: whatever the size is
@@ -18,11 +18,16 @@ def _int64(numbers: Iterable[int]) -> np.ndarray:
     return np.array(list(numbers), np.int64)
 
 
+def _from_start(axis: int, rank: int) -> int:
+    """An axis that may be counted from the last one, which complex numbers have another one behind."""
+    return axis + rank if axis < 0 else axis
+
+
 def reshape(call: OperatorCall) -> str:
     if call.block:
         return _without_axis(call)
     shape = call.indices(1) if call.has(1) else call.constant(_int64(call.options["new_shape"]))
-    if call.tensor(0).type == "complex64":
+    if call.is_complex(0):
         shape = call("Concat", shape, _int64([2]), axis=0)
     return call("Reshape", call.input(0), shape)
 
@@ -38,23 +43,21 @@ def _without_axis(call: OperatorCall) -> str:
 
 
 def squeeze(call: OperatorCall) -> str:
-    axes = [int(axis) for axis in call.options.get("squeeze_dims", ())]
+    axes = [_from_start(int(axis), len(call.shape(0))) for axis in call.options.get("squeeze_dims", ())]
     if call.block:
-        whole = [axis % len(call.shape(0)) for axis in axes]
-        call.block = tuple(size for axis, size in enumerate(call.block, 1) if axis not in whole)
+        call.block = tuple(size for axis, size in enumerate(call.block, 1) if axis not in axes)
     return call("Squeeze", call.input(0), *([_int64(axes)] if axes else []))
 
 
 def expand_dims(call: OperatorCall) -> str:
-    [axis] = call.integers(1, "axis")
+    axis = _from_start(*call.integers(1, "axis"), len(call.shape(0)) + 1)
     if call.block:
-        place = axis % (len(call.shape(0)) + 1) - 1
-        call.block = (*call.block[:place], 1, *call.block[place:])
+        call.block = (*call.block[: axis - 1], 1, *call.block[axis - 1 :])
     return call("Unsqueeze", call.input(0), _int64([axis]))
 
 
 def concatenation(call: OperatorCall) -> str:
-    return call("Concat", *call.inputs(), axis=int(call.options.get("axis", 0)))
+    return call("Concat", *call.inputs(), axis=_from_start(int(call.options.get("axis", 0)), len(call.shape(0))))
 
 
 def pack(call: OperatorCall) -> str:
@@ -86,13 +89,17 @@ def split_v(call: OperatorCall) -> list[str]:
 
 
 def transpose(call: OperatorCall) -> str:
-    return call("Transpose", call.input(0), perm=call.integers(1, "order"))
+    order = [_from_start(axis, len(call.shape(0))) for axis in call.integers(1, "order")]
+    return call("Transpose", call.input(0), perm=[*order, len(order)] if call.is_complex(0) else order)
 
 
 def pad(call: OperatorCall) -> str:
     """Pairs of widths, one for each axis; PADV2 has the number as well."""
-    before, after = zip(*call.array(1, "widths").reshape(-1, 2).tolist(), strict=True)
     value = [float(call.array(2, "padding").item())] if call.has(2) else []
+    if not call.is_const(1):
+        ends = call("Transpose", call("Reshape", call.indices(1), _int64([-1, 2])), perm=[1, 0])
+        return call("Pad", call.input(0), call("Reshape", ends, _int64([-1])), *value)
+    before, after = zip(*call.array(1, "widths").reshape(-1, 2).tolist(), strict=True)
     return call("Pad", call.input(0), _int64([*before, *after]), *value)
 
 
@@ -131,11 +138,12 @@ def _computed_slice(call: OperatorCall) -> str:
 def strided_slice(call: OperatorCall) -> str:
     """Each place of begin, end and strides is a slice of an axis, one index of it, a new axis, or all axes that the
     others leave: bits of the masks say which."""
-    places = list(zip(*(call.integers(i, role) for i, role in enumerate(("begin", "end", "strides"), 1)), strict=True))
+    strides = call.integers(3, "strides")
+    places = list(zip(*(_each(call, i, len(strides)) for i in (1, 2)), strides, strict=True))
     bits = {name: [bool(call.options.get(f"{name}_mask", 0) >> i & 1) for i in range(len(places))] for name in _MASKS}
     taken = sum(not (bits["ellipsis"][i] or bits["new_axis"][i]) for i in range(len(places)))
     left = len(call.shape(0)) - taken
-    rows: list[tuple[int, int, int, int]] = []  # axis, start, end, step
+    rows: list[tuple[int, _Index, _Index, int]] = []  # axis, start, end, step
     dropped: list[int] = []
     added: list[int] = []
     axis = place = 0  # place: in the result, before axes are dropped
@@ -148,20 +156,54 @@ def strided_slice(call: OperatorCall) -> str:
             place += 1
             continue
         if bits["shrink_axis"][i]:
-            rows.append((axis, start, start + 1 if start != -1 else END, 1))
+            rows.append((axis, start, _behind(call, start), 1))
             dropped.append(axis)
         else:
             first, last = (0, END) if step > 0 else (END, -END)
-            end = start + end if call.options.get("offset") else end
+            end = _sum(call, start, end) if call.options.get("offset") else end
             rows.append((axis, first if bits["begin"][i] else start, last if bits["end"][i] else end, step))
         axis, place = axis + 1, place + 1
     name = call.input(0)
     if rows:
-        axes, starts, ends, steps = (_int64(column) for column in zip(*rows, strict=True))
-        name = call("Slice", name, starts, ends, axes, steps)
+        name = call("Slice", name, *(_joined(call, [row[i] for row in rows]) for i in (1, 2, 0, 3)))
     if dropped:
         name = call("Squeeze", name, _int64(dropped))
     return call("Unsqueeze", name, _int64(added)) if added else name
+
+
+_Index = int | str  # a constant, or the name of a computed one [1]
+
+
+def _each(call: OperatorCall, place: int, count: int) -> list[_Index]:
+    """The elements of a list of ``count`` indices."""
+    if call.is_const(place):
+        return [*call.integers(place, "indices")]
+    whole = call.indices(place)
+    return [call("Slice", whole, _int64([i]), _int64([i + 1])) for i in range(count)]
+
+
+def _joined(call: OperatorCall, indices: Sequence[_Index]) -> Operand:
+    constants = [index for index in indices if isinstance(index, int)]
+    if len(constants) == len(indices):
+        return _int64(constants)
+    return call("Concat", *(_operand(index) for index in indices), axis=0)
+
+
+def _sum(call: OperatorCall, start: _Index, size: _Index) -> _Index:
+    if isinstance(start, int) and isinstance(size, int):
+        return start + size
+    return call("Add", _operand(start), _operand(size))
+
+
+def _behind(call: OperatorCall, index: _Index) -> _Index:
+    """The end of a slice of one element."""
+    if isinstance(index, int):
+        return index + 1 if index != -1 else END
+    return call("Where", call("Equal", index, _int64([-1])), _int64([END]), call("Add", index, _int64([1])))
+
+
+def _operand(index: _Index) -> Operand:
+    return index if isinstance(index, str) else _int64([index])
 
 
 _MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
@@ -187,7 +229,7 @@ def embedding_lookup(call: OperatorCall) -> str:
 def scatter_nd(call: OperatorCall) -> str:
     """Indices, what is added there, sizes of the result, which is 0 elsewhere."""
     zero = call.constant(np.zeros((), call.tensor(1).type if call.tensor(1).grid is None else np.float32))
-    zeros = call("Expand", zero, _int64(call.integers(2, "sizes")))
+    zeros = call("Expand", zero, call.indices(2))
     return call("ScatterND", zeros, call.indices(0), call.input(1), reduction="add")
 
 
