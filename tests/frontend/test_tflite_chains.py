@@ -157,8 +157,11 @@ COMPUTED = {
         lambda x: x[:, 10:],
     ),
     "index": (
-        [Op("SUB", ("n", "-1"), "i"), Op("CONCATENATION", ("0", "i"), "b")]
-        + [Op("STRIDED_SLICE", ("x", "b", "far", "11"), "y", BOTH, {"shrink_axis_mask": 2})],
+        [
+            Op("SUB", ("n", "-1"), "i"),
+            Op("CONCATENATION", ("0", "i"), "b"),
+            Op("STRIDED_SLICE", ("x", "b", "far", "11"), "y", BOTH, {"shrink_axis_mask": 2}),
+        ],
         lambda x: x[:, 2],
     ),
     "offset": (

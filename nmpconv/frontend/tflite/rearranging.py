@@ -50,7 +50,8 @@ def squeeze(call: OperatorCall) -> str:
 
 
 def expand_dims(call: OperatorCall) -> str:
-    axis = _from_start(*call.integers(1, "axis"), len(call.shape(0)) + 1)
+    [axis] = call.integers(1, "axis")
+    axis = _from_start(axis, len(call.shape(0)) + 1)
     if call.block:
         call.block = (*call.block[: axis - 1], 1, *call.block[axis - 1 :])
     return call("Unsqueeze", call.input(0), _int64([axis]))

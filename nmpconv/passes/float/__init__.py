@@ -23,6 +23,7 @@ from nmpconv.passes.float import (
     fuse_table,
     idle_clamps,
     input_scales,
+    layer_pairs,
     layout,
     masked_sums,
     modulations,
@@ -72,6 +73,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("shortcuts", shortcuts.run),
     ("shared_layers", shared_layers.run),
     ("slices", slices.run),
+    ("layer_pairs", layer_pairs.run),
     ("modulations", modulations.run),
     ("prune", prune.run),
 )

@@ -1,8 +1,9 @@
 """Take channels at once, where several moves of data only take some of the channels or put them in another order.
 
 1. A chain of reshapes, transposes, slices and gathers whose result has the pixels of its source in their order, each
-   with the same of its channels: one slice or, of several pixels, one gather. Shuffles and splits of ShuffleNets are
-   such. Factors by channel pass these, but not what lies in between, whose last axis is another one.
+   with the same of its channels: one slice or, of several pixels, one gather, and a reshape where it has other axes.
+   Shuffles and splits of ShuffleNets are such, and the real parts of a spectrum. Factors by channel pass these, but not
+   what lies in between, whose last axis is another one.
 2. A Concat of channels, of such chains that have one source, likewise.
 3. Where a layer, or a sum that is looked up, reads channels in another order, its weights change places instead.
 """
@@ -40,13 +41,28 @@ def _at_once(editor: Editor, node: Node) -> bool:  # case 1
             return False
         chain.insert(0, above)
         source = editor[above.inputs[0]]
-        if out.shape and source.shape[:-1] == out.shape[:-1] and any(move.op != "reshape" for move in chain):
-            choice = _chosen(_channels(editor, chain), out.shape)
-            if choice is not None:
-                op, params = choice
+        if not (out.shape and source.shape and any(move.op != "reshape" for move in chain)):
+            continue
+        shape, alike = (*source.shape[:-1], out.shape[-1]), source.shape[:-1] == out.shape[:-1]
+        if math.prod(shape) != out.size or not (alike or _is_long(chain)):
+            continue
+        choice = _chosen(_channels(editor, chain), shape)
+        if choice is not None:
+            op, params = choice
+            if alike:
                 editor.set(replace(node, op=op, inputs=(source.name,), params=params))
-                return True
+            else:
+                editor.remove(node)
+                is_whole = op == "slice" and shape == source.shape
+                y = source.name if is_whole else editor.emit(op, (source.name,), params, at=node, name=node.name)
+                editor.reshape(y, out.shape, at=node, out=out.name)
+            return True
     return False
+
+
+def _is_long(chain: list[Node]) -> bool:
+    """Checks for more than what takes channels, and one that changes the shape."""
+    return chain[0].op in MOVES and any(move.op not in MOVES for move in chain)
 
 
 def _joined(editor: Editor, node: Node) -> bool:  # case 2

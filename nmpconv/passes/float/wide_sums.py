@@ -9,6 +9,8 @@ a table that is steep near 0, whatever else it does:
 2. f(W * p + b) of other tensors that are not negative, likewise.
 3. f(a^2 + c^2 + ...): the tensors side by side, each channel a group of its own.
 4. f(mean of u^2 along some axes, times a number, plus one).
+5. g(x), a table that squares x first, or takes its magnitude, so that it is a table of x^2. A root of a square alone is
+   as fine as x is, so g has to be steeper.
 
 Before, the square of a root of such a p, moved perhaps, becomes p, and moves between W and f go behind f.
 
@@ -18,14 +20,15 @@ A saturation of the sum is a step of the table.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from nmpconv.ir import Graph, Node
 from nmpconv.ops.common.accumulate import K_MAX
-from nmpconv.ops.common.function import is_steep
+from nmpconv.ops.common.function import Step, is_steep
 from nmpconv.ops.common.traits import ANY, Bounds
 from nmpconv.ops.concat import ConcatParams
 from nmpconv.ops.lookup import LookupParams
@@ -85,7 +88,7 @@ def _is_steep(node: Node) -> bool:
 def _read_sum(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:
     if not _is_steep(node) or not editor[node.outputs[0]].shape:
         return False
-    return _bands(limits, editor, node) or _mean(editor, node) or _elements(editor, node)
+    return _bands(limits, editor, node) or _mean(editor, node) or _elements(editor, node) or _itself(editor, node)
 
 
 def _bands(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  # cases 1 and 2
@@ -139,6 +142,50 @@ def _mean(editor: Editor, node: Node) -> bool:  # case 4
     x = editor.reshape(x, (1, editor[node.outputs[0]].size, count), at=node)
     _replace(editor, node, x, np.full((1, count), power.a / count), power.b, None, squared=True)
     return True
+
+
+def _itself(editor: Editor, node: Node) -> bool:  # case 5
+    steps, x, channels = _of_square(node.params.steps()), node.inputs[0], editor[node.outputs[0]].shape[-1]
+    if not steps or editor[x].is_const:
+        return False
+    table = replace(node, params=LookupParams(composed=steps))
+    _replace(editor, table, x, np.ones((channels, 1)), 0.0, None, squared=True, groups=channels)
+    return True
+
+
+def _of_square(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps from u = x^2 on of a table that begins with x^2 or |x| and is steep there; none of another."""
+    factor = 1.0
+    if steps[0][:2] == ("mul", "x") and isinstance(steps[0][2], float):
+        factor, steps = steps[0][2] ** 2, _earlier(steps)
+    first = steps[0]
+    if len(steps) < 2 or any("x" in operands for _, *operands in steps[1:]):
+        return ()
+    if first == ("abs", "x"):
+        fits, steps = any(map(is_steep, steps[1:])), (("sqrt", "x"), *steps[1:])
+    elif first in (("mul", "x", "x"), ("power", "x", 2.0)):
+        fits, steps = any(is_steep(step) and not _is_root(step) for step in steps[1:]), _earlier(steps)
+    else:
+        return ()
+    if not fits:
+        return ()
+    if factor == 1.0:
+        return tuple(steps)
+    later = ((name, *(0 if o == "x" else o + 1 if isinstance(o, int) else o for o in rest)) for name, *rest in steps)
+    return (("mul", "x", factor), *later)
+
+
+def _earlier(steps: Sequence[Step]) -> list[Step]:
+    """All but the first of the steps, whose result is x."""
+    return [
+        (name, *("x" if o == 0 and isinstance(o, int) else o - 1 if isinstance(o, int) else o for o in operands))
+        for name, *operands in steps[1:]
+    ]
+
+
+def _is_root(step: Step) -> bool:
+    name, _, *numbers = step
+    return name == "sqrt" or (name == "power" and numbers[0] >= 0.5)
 
 
 def _replace(

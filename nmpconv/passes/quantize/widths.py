@@ -11,8 +11,8 @@ the model have 8 bits where these hold their type, else 16. At 8 bits, 16 are us
 4. squares (a tensor times itself, moved perhaps, as in a Gram matrix), their pools, the tables after those, and
    element-wise results of such tensors alone, such as decibels above the smallest: 8 bits do not hold squares. The
    same goes for an input that an op squares itself (`Op.squares_input`), and for the tensors between it and a graph
-   input that is not an image, if only layers, sums and multiples lie between. Places in another tensor (`Op.places`):
-   8 bits do not hold parts of a pixel.
+   input that is not an image, if only layers, sums, multiples and normalizations lie between. Places in another tensor
+   (`Op.places`): 8 bits do not hold parts of a pixel.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 
 A width that was chosen by name goes before all of these.
@@ -32,6 +32,8 @@ from nmpconv.passes.bounds import whole
 from nmpconv.passes.quantize.overrides import Choices
 from nmpconv.passes.quantize.shared_grids import grid_groups
 from nmpconv.passes.rewrite import MOVES
+
+NORMALIZE = ("divide", "normalize")
 
 
 def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
@@ -106,7 +108,8 @@ def _before_squares(graph: Graph) -> set[str]:
     for node in graph.nodes:
         computed = [name for name in node.inputs if not graph[name].is_const]
         clamped = any(graph[name].clamp for name in node.outputs)
-        if scales_along(graph, node) and waves.issuperset(computed) and not clamped:
+        passes_on = scales_along(graph, node) or node.op in NORMALIZE
+        if passes_on and waves.issuperset(computed) and not clamped:
             waves.update(node.outputs)
     for node in reversed(graph.nodes):
         if not waves.isdisjoint(node.outputs) and not bases.isdisjoint(node.outputs):
