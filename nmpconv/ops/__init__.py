@@ -40,4 +40,27 @@ def scales_along(graph: Graph, node: Node) -> bool:
     return node.op in WEIGHTED or op.grid == "same" or op.homogeneous or multiple
 
 
-__all__ = ["OPS", "WEIGHTED", "Case", "Op", "QArray", "Weighted", "keeps_batch", "layer_inputs", "scales_along"]
+def waves(graph: Graph) -> set[str]:
+    """Names of inputs that are no images, and of what layers, moves, sums, multiples and quotients make of such alone.
+    What saturates is none."""
+    names = {name for name in graph.inputs if name not in graph.pixels and name not in graph.preprocess}
+    for node in graph.nodes:
+        computed = [value.name for value in graph.ins(node) if not value.is_const]
+        passes_on = node.op == "divide" or scales_along(graph, node)
+        if passes_on and names.issuperset(computed) and not any(value.clamp for value in graph.outs(node)):
+            names.update(node.outputs)
+    return names
+
+
+__all__ = [
+    "OPS",
+    "WEIGHTED",
+    "Case",
+    "Op",
+    "QArray",
+    "Weighted",
+    "keeps_batch",
+    "layer_inputs",
+    "scales_along",
+    "waves",
+]

@@ -52,7 +52,7 @@ class SumLookupParams(LookupParams):
 
 class SumLookup(Op):
     name = "sum_lookup"
-    source = "pass wide_sums: a logarithm or root of a sum of squares"
+    source = "pass wide_sums: a logarithm, root or power of a sum of squares, or of one"
     Params = SumLookupParams
     float_only = Lookup.float_only
     constants = (2, 2)

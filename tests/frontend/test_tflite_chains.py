@@ -11,7 +11,7 @@ import pytest
 from tflite_files import LiteRT, Op, Tensor, constant, tflite
 from tflite_nets import rng
 
-from nmpconv.errors import UnsupportedModel
+from nmpconv.errors import InputError, UnsupportedModel
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.tflite.tflite_schema import TYPES
 from nmpconv.frontend.to_onnx import to_onnx
@@ -44,7 +44,7 @@ def test_spectra(part: str, height: int, tmp_path: Path, need_package: Callable[
 def real_parts(*moves: Op) -> bytes:
     """Spectra [1,3,1,9] of 3 frames, moved to c, of which a cast leaves the real part."""
     tensors = {"x": Tensor((1, 3, 1, 16)), "l": constant(np.int32([1, 16])), "s": Tensor((1, 3, 1, 9), "complex64")}
-    tensors |= {"q": Tensor((1, 3, 9), "complex64"), "e": Tensor((1, 3, 9, 1), "complex64")}
+    tensors["q"] = Tensor((1, 3, 9), "complex64")
     tensors |= {"last": constant(np.int32(-1)), "begin": constant(np.int32([0, 1, 0])), "c": Tensor((), "complex64")}
     tensors |= {"size": constant(np.int32([1, 2, -1])), "y": Tensor(())}
     cast = Op("CAST", "c", "y", "CastOptions", {"in_data_type": TYPES.index("complex64"), "out_data_type": 0})
@@ -75,6 +75,14 @@ def test_real_parts_of_what_is_moved(case: str, tmp_path: Path) -> None:
     graph = load(tmp_path / "m.tflite")
     [ours] = ort.InferenceSession(to_onnx(graph, graph.outputs).SerializeToString()).run(None, {"x": x})
     np.testing.assert_allclose(ours, wanted(np.fft.rfft(x)).real, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [4, -5])
+def test_complex_numbers_have_no_axis_behind_the_last(axis: int, tmp_path: Path) -> None:
+    join = Op("CONCATENATION", "ss", "c", "ConcatenationOptions", {"axis": axis})
+    (tmp_path / "m.tflite").write_bytes(real_parts(join))
+    with pytest.raises(InputError, match=f"malformed: axis {axis} of 4"):
+        load(tmp_path / "m.tflite")
 
 
 def test_complex_numbers_are_read_by_few_operators(tmp_path: Path) -> None:

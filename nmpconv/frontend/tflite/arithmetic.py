@@ -67,8 +67,8 @@ def floor_mod(call: OperatorCall) -> str:
 
 def cast(call: OperatorCall) -> str:
     """Takes the real part of complex numbers, as LiteRT does."""
-    x = call("Gather", call.input(0), np.array(0, np.int64), axis=-1) if call.is_complex(0) else call.input(0)
-    return call.cast(x, call.output().type)
+    x = call.input(0)
+    return call.cast(call("Gather", x, np.array(0, np.int64), axis=-1) if call.is_complex(0) else x, call.output().type)
 
 
 def zeros_like(call: OperatorCall) -> str:

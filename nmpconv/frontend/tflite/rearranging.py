@@ -18,9 +18,13 @@ def _int64(numbers: Iterable[int]) -> np.ndarray:
     return np.array(list(numbers), np.int64)
 
 
-def _from_start(axis: int, rank: int) -> int:
-    """An axis that may be counted from the last one, which complex numbers have another one behind."""
-    return axis + rank if axis < 0 else axis
+def _axes(call: OperatorCall, axes: list[int], rank: int) -> list[int]:
+    """The axes; of complex numbers, which have one more behind theirs, counted from the first one on."""
+    if not call.is_complex(0):
+        return axes
+    if wrong := [axis for axis in axes if not -rank <= axis < rank]:
+        raise ValueError(f"axis {wrong[0]} of {rank}")
+    return [axis % rank for axis in axes]
 
 
 def reshape(call: OperatorCall) -> str:
@@ -43,22 +47,24 @@ def _without_axis(call: OperatorCall) -> str:
 
 
 def squeeze(call: OperatorCall) -> str:
-    axes = [_from_start(int(axis), len(call.shape(0))) for axis in call.options.get("squeeze_dims", ())]
+    axes = _axes(call, [int(axis) for axis in call.options.get("squeeze_dims", ())], len(call.shape(0)))
     if call.block:
-        call.block = tuple(size for axis, size in enumerate(call.block, 1) if axis not in axes)
+        whole = [axis % len(call.shape(0)) for axis in axes]
+        call.block = tuple(size for axis, size in enumerate(call.block, 1) if axis not in whole)
     return call("Squeeze", call.input(0), *([_int64(axes)] if axes else []))
 
 
 def expand_dims(call: OperatorCall) -> str:
-    [axis] = call.integers(1, "axis")
-    axis = _from_start(axis, len(call.shape(0)) + 1)
+    [axis] = _axes(call, call.integers(1, "axis"), len(call.shape(0)) + 1)
     if call.block:
-        call.block = (*call.block[: axis - 1], 1, *call.block[axis - 1 :])
+        place = axis % (len(call.shape(0)) + 1) - 1
+        call.block = (*call.block[:place], 1, *call.block[place:])
     return call("Unsqueeze", call.input(0), _int64([axis]))
 
 
 def concatenation(call: OperatorCall) -> str:
-    return call("Concat", *call.inputs(), axis=_from_start(int(call.options.get("axis", 0)), len(call.shape(0))))
+    [axis] = _axes(call, [int(call.options.get("axis", 0))], len(call.shape(0)))
+    return call("Concat", *call.inputs(), axis=axis)
 
 
 def pack(call: OperatorCall) -> str:
@@ -90,7 +96,7 @@ def split_v(call: OperatorCall) -> list[str]:
 
 
 def transpose(call: OperatorCall) -> str:
-    order = [_from_start(axis, len(call.shape(0))) for axis in call.integers(1, "order")]
+    order = _axes(call, call.integers(1, "order"), len(call.shape(0)))
     return call("Transpose", call.input(0), perm=[*order, len(order)] if call.is_complex(0) else order)
 
 
@@ -125,6 +131,7 @@ def slice_(call: OperatorCall) -> str:
     if not (call.is_const(1) and call.is_const(2)):
         return _computed_slice(call)
     starts, sizes = call.integers(1, "begin"), call.integers(2, "size")
+    _axes(call, [*range(len(starts))], len(call.shape(0)))
     ends = [END if size < 0 else start + size for start, size in zip(starts, sizes, strict=True)]
     return call("Slice", call.input(0), _int64(starts), _int64(ends), _int64(range(len(starts))))
 
@@ -164,6 +171,7 @@ def strided_slice(call: OperatorCall) -> str:
             end = _sum(call, start, end) if call.options.get("offset") else end
             rows.append((axis, first if bits["begin"][i] else start, last if bits["end"][i] else end, step))
         axis, place = axis + 1, place + 1
+    _axes(call, [row[0] for row in rows], len(call.shape(0)))
     name = call.input(0)
     if rows:
         name = call("Slice", name, *(_joined(call, [row[i] for row in rows]) for i in (1, 2, 0, 3)))

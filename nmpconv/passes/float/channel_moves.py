@@ -61,8 +61,8 @@ def _at_once(editor: Editor, node: Node) -> bool:  # case 1
 
 
 def _is_long(chain: list[Node]) -> bool:
-    """Checks for more than what takes channels, and one that changes the shape."""
-    return chain[0].op in MOVES and any(move.op not in MOVES for move in chain)
+    """Checks for reshapes before what takes channels. Transposes would seldom leave pixels in their order."""
+    return chain[0].op == "reshape" and all(move.op != "transpose" for move in chain)
 
 
 def _joined(editor: Editor, node: Node) -> bool:  # case 2

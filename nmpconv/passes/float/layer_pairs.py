@@ -8,26 +8,24 @@ With a larger share two layers of 8 bits can be finer than one, since equalizati
 classifier has such a pair (three quarters), and 25.7 dB with it, 24.5 with one layer.
 
 The first is a convolution or fully connected layer that nobody else reads, the second looks at one pixel. Between them
-may be reshapes that keep the last axis. Layers that a quantized model has on grids of its own stay.
+may be reshapes that keep the last axis. A quantized model stays as it is.
 """
 
 from __future__ import annotations
-
-from functools import partial
 
 from nmpconv.ir import Graph, Node
 from nmpconv.passes.rewrite import Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, partial(_one_layer, graph))
+    return graph if graph.given else apply(graph, _one_layer)
 
 
-def _one_layer(graph: Graph, editor: Editor, node: Node) -> bool:
-    if not _of_pixels(graph, editor, node):
+def _one_layer(editor: Editor, node: Node) -> bool:
+    if not _of_pixels(editor, node):
         return False
-    first, x = _maker(graph, editor, node.inputs[0])
-    if first is None or not _is_plain(graph, editor, first):
+    first, x = _maker(editor, node.inputs[0])
+    if first is None or not _is_plain(editor, first):
         return False
     w, v = editor.data(first.inputs[1]), editor.data(node.inputs[1])
     inner, outer = w.reshape(len(w), -1), v.reshape(len(v), -1)
@@ -48,7 +46,7 @@ def _one_layer(graph: Graph, editor: Editor, node: Node) -> bool:
     return True
 
 
-def _of_pixels(graph: Graph, editor: Editor, node: Node) -> bool:
+def _of_pixels(editor: Editor, node: Node) -> bool:
     """Checks for a layer that makes of each pixel what it makes of its channels."""
     if node.op == "conv2d":
         p, (_, height, width, _) = node.params, editor[node.inputs[1]].shape
@@ -57,23 +55,23 @@ def _of_pixels(graph: Graph, editor: Editor, node: Node) -> bool:
             return False
     elif node.op != "fully_connected":
         return False
-    return _is_plain(graph, editor, node)
+    return _is_plain(editor, node)
 
 
-def _is_plain(graph: Graph, editor: Editor, node: Node) -> bool:
-    """Checks for a layer of one group, whose constants and result have no grids."""
-    if node.op not in ("conv2d", "fully_connected") or graph.given.keys() & {*node.inputs[1:], *node.outputs}:
+def _is_plain(editor: Editor, node: Node) -> bool:
+    """Checks for a layer of one group with constants."""
+    if node.op not in ("conv2d", "fully_connected"):
         return False
     x, *constants = (editor[name] for name in node.inputs)
     return all(value.is_const for value in constants) and constants[0].shape[-1] == x.shape[-1]
 
 
-def _maker(graph: Graph, editor: Editor, name: str) -> tuple[Node | None, tuple[int, ...]]:
+def _maker(editor: Editor, name: str) -> tuple[Node | None, tuple[int, ...]]:
     """The op that makes a tensor, before reshapes that keep the last axis, and the shape of its result. None where
     something else reads it, too, or it saturates."""
     while True:
         value, maker = editor[name], editor.producer(name)
-        if editor.only_user(name) is None or value.clamp is not None or name in graph.given or maker is None:
+        if editor.only_user(name) is None or value.clamp is not None or maker is None:
             return None, value.shape
         if maker.op != "reshape":
             return maker, value.shape

@@ -9,8 +9,9 @@ a table that is steep near 0, whatever else it does:
 2. f(W * p + b) of other tensors that are not negative, likewise.
 3. f(a^2 + c^2 + ...): the tensors side by side, each channel a group of its own.
 4. f(mean of u^2 along some axes, times a number, plus one).
-5. g(x), a table that squares x first, or takes its magnitude, so that it is a table of x^2. A root of a square alone is
-   as fine as x is, so g has to be steeper.
+5. g(x), of a layer's x that is a spectrum: a table that squares x first, or takes its magnitude, so that it is a table
+   of x^2, and is steep in x near 0, as powers and logarithms are. Features of images keep their tables, which are
+   small.
 
 Before, the square of a root of such a p, moved perhaps, becomes p, and moves between W and f go behind f.
 
@@ -27,8 +28,9 @@ from functools import partial
 import numpy as np
 
 from nmpconv.ir import Graph, Node
+from nmpconv.ops import WEIGHTED, waves
 from nmpconv.ops.common.accumulate import K_MAX
-from nmpconv.ops.common.function import Step, is_steep
+from nmpconv.ops.common.function import Step, evaluate, is_steep
 from nmpconv.ops.common.traits import ANY, Bounds
 from nmpconv.ops.concat import ConcatParams
 from nmpconv.ops.lookup import LookupParams
@@ -43,12 +45,21 @@ Term = tuple[Make, np.ndarray]
 """Writes what is still to be written of a tensor whose square is a term of a sum, and returns its name; and the factor
 of the square: a number, or one by channel [C]."""
 TERMS = 64  # squares of a sum
+CHANNELS = 512  # of a spectrum, a group each
+NEAR, STEEP = 2.0**-8, 0.05  # of x; of the way from 0 to 1
 MOVES_OR_PARTS = (*MOVES, "slice")
 
 
 def run(graph: Graph) -> Graph:
-    limits = known(graph, graph.given)
-    return apply(apply(graph, _square_of_root, _moved_later), partial(_read_sum, limits))
+    limits, spectra = known(graph, graph.given), _spectra(graph)
+    return apply(apply(graph, _square_of_root, _moved_later), partial(_read_sum, limits, spectra))
+
+
+def _spectra(graph: Graph) -> set[str]:
+    """Names of what layers along one axis make of waves."""
+    layers = [node for node in graph.nodes if node.op in WEIGHTED]
+    flat = {name for node in layers if graph[node.inputs[1]].shape[1:-2] in ((), (1,)) for name in node.outputs}
+    return flat & waves(graph) - graph.given.keys()
 
 
 def _square_of_root(editor: Editor, node: Node) -> bool:
@@ -85,10 +96,12 @@ def _is_steep(node: Node) -> bool:
     return node.op == "lookup" and any(map(is_steep, node.params.steps()))
 
 
-def _read_sum(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:
+def _read_sum(limits: Mapping[str, Bounds], spectra: set[str], editor: Editor, node: Node) -> bool:
     if not _is_steep(node) or not editor[node.outputs[0]].shape:
         return False
-    return _bands(limits, editor, node) or _mean(editor, node) or _elements(editor, node) or _itself(editor, node)
+    return (
+        _bands(limits, editor, node) or _mean(editor, node) or _elements(editor, node) or _itself(spectra, editor, node)
+    )
 
 
 def _bands(limits: Mapping[str, Bounds], editor: Editor, node: Node) -> bool:  # cases 1 and 2
@@ -144,9 +157,13 @@ def _mean(editor: Editor, node: Node) -> bool:  # case 4
     return True
 
 
-def _itself(editor: Editor, node: Node) -> bool:  # case 5
-    steps, x, channels = _of_square(node.params.steps()), node.inputs[0], editor[node.outputs[0]].shape[-1]
-    if not steps or editor[x].is_const:
+def _itself(spectra: set[str], editor: Editor, node: Node) -> bool:  # case 5
+    x, channels = node.inputs[0], editor[node.outputs[0]].shape[-1]
+    _, layer = _moves(editor, editor.producer(x))
+    if layer is None or spectra.isdisjoint(layer.outputs) or editor[x].clamp or channels > CHANNELS:
+        return False
+    steps = _of_square(node.params.steps())
+    if not steps or not _is_steep_of_square(steps):
         return False
     table = replace(node, params=LookupParams(composed=steps))
     _replace(editor, table, x, np.ones((channels, 1)), 0.0, None, squared=True, groups=channels)
@@ -154,25 +171,33 @@ def _itself(editor: Editor, node: Node) -> bool:  # case 5
 
 
 def _of_square(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps from u = x^2 on of a table that begins with x^2 or |x| and is steep there; none of another."""
+    """The steps from u = x^2 on of a table that begins with x^2 or |x|; none of another."""
     factor = 1.0
     if steps[0][:2] == ("mul", "x") and isinstance(steps[0][2], float):
         factor, steps = steps[0][2] ** 2, _earlier(steps)
-    first = steps[0]
     if len(steps) < 2 or any("x" in operands for _, *operands in steps[1:]):
         return ()
-    if first == ("abs", "x"):
-        fits, steps = any(map(is_steep, steps[1:])), (("sqrt", "x"), *steps[1:])
-    elif first in (("mul", "x", "x"), ("power", "x", 2.0)):
-        fits, steps = any(is_steep(step) and not _is_root(step) for step in steps[1:]), _earlier(steps)
+    if steps[0] == ("abs", "x"):
+        steps = [("sqrt", "x"), *steps[1:]]
+    elif steps[0] in (("mul", "x", "x"), ("power", "x", 2.0)):
+        steps = _earlier(steps)
     else:
-        return ()
-    if not fits:
         return ()
     if factor == 1.0:
         return tuple(steps)
     later = ((name, *(0 if o == "x" else o + 1 if isinstance(o, int) else o for o in rest)) for name, *rest in steps)
     return (("mul", "x", factor), *later)
+
+
+def _is_steep_of_square(steps: Sequence[Step]) -> bool:
+    """Checks that a table of u = x^2 goes a part of its way from 0 to 1 before `NEAR`^2, and has no pole: a grid that
+    holds what is divided by x is too coarse for the rest of it."""
+    if any(
+        name in ("reciprocal", "divide") or (name == "power" and min(rest[1:], default=0) < 0) for name, *rest in steps
+    ):
+        return False
+    at_0, near, at_1 = evaluate(steps, np.array([0.0, NEAR**2, 1.0]))[-1]
+    return bool(abs(near - at_0) > STEEP * abs(at_1 - at_0))
 
 
 def _earlier(steps: Sequence[Step]) -> list[Step]:
@@ -181,11 +206,6 @@ def _earlier(steps: Sequence[Step]) -> list[Step]:
         (name, *("x" if o == 0 and isinstance(o, int) else o - 1 if isinstance(o, int) else o for o in operands))
         for name, *operands in steps[1:]
     ]
-
-
-def _is_root(step: Step) -> bool:
-    name, _, *numbers = step
-    return name == "sqrt" or (name == "power" and numbers[0] >= 0.5)
 
 
 def _replace(

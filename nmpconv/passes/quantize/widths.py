@@ -11,7 +11,7 @@ the model have 8 bits where these hold their type, else 16. At 8 bits, 16 are us
 4. squares (a tensor times itself, moved perhaps, as in a Gram matrix), their pools, the tables after those, and
    element-wise results of such tensors alone, such as decibels above the smallest: 8 bits do not hold squares. The
    same goes for an input that an op squares itself (`Op.squares_input`), and for the tensors between it and a graph
-   input that is not an image, if only layers, sums, multiples and normalizations lie between. Places in another tensor
+   input that is not an image, if only layers, sums, multiples and quotients lie between. Places in another tensor
    (`Op.places`): 8 bits do not hold parts of a pixel.
 5. precise: also outputs of convolutions whose only consumer is an Add or a table.
 
@@ -26,14 +26,12 @@ from collections.abc import Mapping
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 from nmpconv.errors import InputError
 from nmpconv.ir import Graph, Node
-from nmpconv.ops import OPS, WEIGHTED, scales_along
+from nmpconv.ops import OPS, WEIGHTED, waves
 from nmpconv.ops.common.traits import Factors
 from nmpconv.passes.bounds import whole
 from nmpconv.passes.quantize.overrides import Choices
 from nmpconv.passes.quantize.shared_grids import grid_groups
 from nmpconv.passes.rewrite import MOVES
-
-NORMALIZE = ("divide", "normalize")
 
 
 def activation_bits(graph: Graph, bits: str, widths: str) -> Mapping[str, int]:
@@ -104,16 +102,10 @@ def holding_squares(graph: Graph) -> set[str]:
 def _before_squares(graph: Graph) -> set[str]:
     """Names of tensors that are squared for their sums, and of waves on the way there."""
     bases = {node.inputs[0] for node in graph.nodes if OPS[node.op].squares_input(node.params)}
-    waves = {name for name in graph.inputs if name not in graph.pixels} if bases else set()
-    for node in graph.nodes:
-        computed = [name for name in node.inputs if not graph[name].is_const]
-        clamped = any(graph[name].clamp for name in node.outputs)
-        passes_on = scales_along(graph, node) or node.op in NORMALIZE
-        if passes_on and waves.issuperset(computed) and not clamped:
-            waves.update(node.outputs)
+    between = waves(graph) if bases else set()
     for node in reversed(graph.nodes):
-        if not waves.isdisjoint(node.outputs) and not bases.isdisjoint(node.outputs):
-            bases.update(name for name in node.inputs if name in waves)
+        if not between.isdisjoint(node.outputs) and not bases.isdisjoint(node.outputs):
+            bases.update(name for name in node.inputs if name in between)
     return bases
 
 
