@@ -74,6 +74,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/exact_square_roots.py": (5, "writes functions of lookup as lrn and divide"),
     "passes/float/shared_layers.py": (4, "is about layers behind slices and reshapes; builds slices"),
     "passes/float/layer_pairs.py": (5, "is about a conv2d or fully_connected that another one reads"),
+    "passes/float/frames.py": (3, "is about a fully_connected of frames; builds slice and conv2d"),
     "passes/float/shortcuts.py": (4, "is about pads and slices in front of sums; builds conv2d"),
     "passes/float/modulations.py": (8, "is about slices of a layer that a mul and an add read; builds fully_connected"),
     "passes/float/slices.py": (5, "is about slice, which it builds, and sums before several of them"),

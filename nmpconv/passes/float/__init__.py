@@ -17,6 +17,7 @@ from nmpconv.passes.float import (
     fold_affine,
     fold_norm,
     fold_pad,
+    frames,
     fuse_clamp,
     fuse_norm,
     fuse_pointwise,
@@ -74,6 +75,7 @@ FLOAT: tuple[tuple[str, Pass], ...] = (
     ("shared_layers", shared_layers.run),
     ("slices", slices.run),
     ("layer_pairs", layer_pairs.run),
+    ("frames", frames.run),
     ("modulations", modulations.run),
     ("prune", prune.run),
 )

@@ -69,12 +69,12 @@ def _joined(editor: Editor, node: Node) -> bool:  # case 2
     out = editor[node.outputs[0]]
     if node.op != "concat" or node.params.axis != len(out.shape) - 1:
         return False
-    chains = [_chain(editor, name) for name in node.inputs]
+    chains = [moves_before(editor, name) for name in node.inputs]
     sources = {chain[0].inputs[0] if chain else name for chain, name in zip(chains, node.inputs, strict=True)}
     source = editor[sources.pop()]
     if sources or source.is_const or not source.shape or source.size > LARGEST:
         return False
-    places = np.concatenate([_places(editor, source, chain) for chain in chains], axis=-1)
+    places = np.concatenate([places_of(editor, source, chain) for chain in chains], axis=-1)
     choice = _chosen(_alike(source, places), out.shape)
     if choice is None:
         return False
@@ -102,7 +102,7 @@ def _in_weights(graph: Graph, editor: Editor, node: Node) -> bool:  # case 3
     return True
 
 
-def _chain(editor: Editor, name: str) -> list[Node]:
+def moves_before(editor: Editor, name: str) -> list[Node]:
     """The moves that make the tensor, downwards."""
     chain: list[Node] = []
     while (node := editor.producer(name)) is not None and node.op in ALL_MOVES and not editor[name].clamp:
@@ -126,10 +126,10 @@ def _chosen(channels: np.ndarray, shape: tuple[int, ...]) -> tuple[str, SlicePar
 def _channels(editor: Editor, chain: list[Node]) -> np.ndarray:
     """The channels of the source that a chain of moves leaves, int [C]; none: it moves pixels, or not all alike."""
     source = editor[chain[0].inputs[0]]
-    return np.zeros(0, np.int64) if source.size > LARGEST else _alike(source, _places(editor, source, chain))
+    return np.zeros(0, np.int64) if source.size > LARGEST else _alike(source, places_of(editor, source, chain))
 
 
-def _places(editor: Editor, source: Value, chain: list[Node]) -> np.ndarray:
+def places_of(editor: Editor, source: Value, chain: list[Node]) -> np.ndarray:
     """The places in the source of what a chain of moves makes of it, int64."""
     places = np.arange(source.size, dtype=np.int64).reshape(source.shape)
     for node in chain:
