@@ -64,7 +64,6 @@ def _of_nobody(node: onnx.NodeProto) -> None:
 # What ONNX forbids, by how it is brought about.
 BREAKS: dict[str, Callable[[onnx.GraphProto], None]] = {
     "an input twice": lambda graph: _twice(graph.input),
-    "an output twice": lambda graph: _twice(graph.output),
     "a node twice": lambda graph: _twice(graph.node),
     "a tensor that nobody makes": lambda graph: _of_nobody(graph.node[-1]),
 }
