@@ -58,6 +58,7 @@ torch.export.save(torch.export.export(Net(), (torch.zeros(1, 3, 8, 8),)), sys.ar
 """
 
 
+@pytest.mark.slow
 def test_a_program_of_quantization_by_pt2e(program: Any, tmp_path: Path) -> None:
     """Operators that torch knows once a module is imported."""
     made, convert = [sys.executable, "-W", "ignore", "-c", QUANTIZED], "import nmpconv, numpy as np, sys\n"

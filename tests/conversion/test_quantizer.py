@@ -400,6 +400,7 @@ def test_a_score_counts_the_same_best_classes() -> None:
     assert validation.scored(tokens, tokens, ["y"], 4)[:4] == (np.inf, None, 4, None)
 
 
+@pytest.mark.slow
 def test_the_margin_of_an_sqnr_holds_what_other_images_have() -> None:
     """A linear estimate of the standard error beside that of 400 sets of 40 images of any contrast, two heads."""
     rng = np.random.default_rng(0)

@@ -91,6 +91,7 @@ def fully_connected(k: int, channels: int) -> bytes:
     return to_bytes(plan_memory.run(net.graph("y")), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("board", "k", "channels", "most"), ROWS)
 def test_instructions_of_a_row(
     board: str, k: int, channels: int, most: int, tmp_path: Path, measured: Callable[..., object]
@@ -99,11 +100,13 @@ def test_instructions_of_a_row(
     assert measured(board, tmp_path / "row.nmp").instructions < most
 
 
+@pytest.mark.slow
 def test_cycles_of_a_row(tmp_path: Path, measured: Callable[..., object]) -> None:
     (tmp_path / "row.nmp").write_bytes(fully_connected(128, 128))
     assert measured("mps2-an386", tmp_path / "row.nmp", "M4").cycles < CYCLES_ON_M4
 
 
+@pytest.mark.slow
 def test_instructions_of_a_small_pool(tmp_path: Path, measured: Callable[..., object]) -> None:
     net = nets.Net(grid=nets.grid(8, 0))
     net.input("x", 1, 1, 16, 8, quant=nets.grid(8, 0))
@@ -112,6 +115,7 @@ def test_instructions_of_a_small_pool(tmp_path: Path, measured: Callable[..., ob
     assert measured("mps2-an386", tmp_path / "pool.nmp").instructions < POOL_ON_M4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "inputs", "most", "params"),
     [
@@ -130,6 +134,7 @@ def test_instructions_of_a_small_op(
     assert measured("mps2-an386", tmp_path / "op.nmp").instructions < most
 
 
+@pytest.mark.slow
 def test_instructions_of_a_start(tmp_path: Path, measured: Callable[..., object]) -> None:
     """nmp_create, which looks at each byte."""
     data = fully_connected(256, 64)

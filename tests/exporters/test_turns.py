@@ -92,6 +92,7 @@ def checksum_at(data: bytes) -> int:
     return data.index(flatbuffer.unpack(data)["checksum"].to_bytes(4, "little"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgets", [False, True], ids=["states kept", "states lost"])
 def test_two_models_in_turns(
     forgets: bool, make: Callable[..., Path], tmp_path: Path, need_tool: Callable[..., str]

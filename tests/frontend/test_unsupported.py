@@ -375,6 +375,7 @@ def test_auto_is_the_whole_model_where_that_can_be(tmp_path):
     assert load(tmp_path / "model.onnx", outputs=["auto"]).outputs == ("y",)
 
 
+@pytest.mark.slow
 def test_more_readers_than_a_verifier_follows(tmp_path: Path) -> None:
     """It was the verifier that refused the file, when all was done."""
     build(chain(1001), 17, tmp_path / "m.onnx")
@@ -384,6 +385,7 @@ def test_more_readers_than_a_verifier_follows(tmp_path: Path) -> None:
     interpreter.load(plan(tmp_path / "m.onnx", Options()).data)
 
 
+@pytest.mark.slow
 def test_more_outputs_than_a_verifier_follows(tmp_path: Path) -> None:
     """Each is read by the caller, after the last op."""
     build(comb(1000), 17, tmp_path / "m.onnx")

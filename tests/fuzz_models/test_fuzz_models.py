@@ -204,6 +204,7 @@ def test_shrinking_reaches_the_operator() -> None:
 # -- hunting ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_groups(tmp_path: Path) -> None:
     """Two faults, found again and again, are two groups with a file each."""
 
@@ -218,6 +219,7 @@ def test_groups(tmp_path: Path) -> None:
     assert "60 graphs" in found.summary() and "planted" in found.summary()
 
 
+@pytest.mark.slow
 def test_a_few_graphs(tmp_path: Path) -> None:
     found = hunt.hunt(iter(QUICK), math.inf, 1, tmp_path, lambda _: None)
     assert found.graphs == len(QUICK) and not found.groups, found.summary()

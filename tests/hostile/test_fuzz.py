@@ -57,6 +57,7 @@ def test_every_op_is_among_the_seeds(seeds: list[Path]) -> None:
     assert {path.stem.split("-")[0] for path in seeds} >= set(OPS)
 
 
+@pytest.mark.slow
 def test_mutants(build: Build, seeds: list[Path]) -> None:
     """The portable level: the others take a minute and a half to build."""
     run(build(portable=True), 3_000, seeds)
