@@ -131,9 +131,9 @@ def slice_(call: OperatorCall) -> str:
     if not (call.is_const(1) and call.is_const(2)):
         return _computed_slice(call)
     starts, sizes = call.integers(1, "begin"), call.integers(2, "size")
-    _axes(call, [*range(len(starts))], len(call.shape(0)))
+    axes = _axes(call, [*range(len(starts))], len(call.shape(0)))
     ends = [END if size < 0 else start + size for start, size in zip(starts, sizes, strict=True)]
-    return call("Slice", call.input(0), _int64(starts), _int64(ends), _int64(range(len(starts))))
+    return call("Slice", call.input(0), _int64(starts), _int64(ends), _int64(axes))
 
 
 def _computed_slice(call: OperatorCall) -> str:
@@ -171,10 +171,11 @@ def strided_slice(call: OperatorCall) -> str:
             end = _sum(call, start, end) if call.options.get("offset") else end
             rows.append((axis, first if bits["begin"][i] else start, last if bits["end"][i] else end, step))
         axis, place = axis + 1, place + 1
-    _axes(call, [row[0] for row in rows], len(call.shape(0)))
     name = call.input(0)
     if rows:
-        name = call("Slice", name, *(_joined(call, [row[i] for row in rows]) for i in (1, 2, 0, 3)))
+        starts, ends = (_joined(call, [row[i] for row in rows]) for i in (1, 2))
+        axes = _axes(call, [row[0] for row in rows], len(call.shape(0)))
+        name = call("Slice", name, starts, ends, _int64(axes), _int64(row[3] for row in rows))
     if dropped:
         name = call("Squeeze", name, _int64(dropped))
     return call("Unsqueeze", name, _int64(added)) if added else name
