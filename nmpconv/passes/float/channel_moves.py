@@ -44,7 +44,7 @@ def _at_once(editor: Editor, node: Node) -> bool:  # case 1
         if not (out.shape and source.shape and any(move.op != "reshape" for move in chain)):
             continue
         shape, alike = (*source.shape[:-1], out.shape[-1]), source.shape[:-1] == out.shape[:-1]
-        if math.prod(shape) != out.size or not (alike or _is_long(chain)):
+        if math.prod(shape) != out.size or not (alike or _only_reshaped(chain)):
             continue
         choice = _chosen(_channels(editor, chain), shape)
         if choice is not None:
@@ -60,8 +60,8 @@ def _at_once(editor: Editor, node: Node) -> bool:  # case 1
     return False
 
 
-def _is_long(chain: list[Node]) -> bool:
-    """Checks for reshapes before what takes channels. Transposes would seldom leave pixels in their order."""
+def _only_reshaped(chain: list[Node]) -> bool:
+    """Checks for a chain that begins with a reshape and has no transpose, which would seldom leave pixels in order."""
     return chain[0].op == "reshape" and all(move.op != "transpose" for move in chain)
 
 
