@@ -61,6 +61,22 @@ def compiled(root: Path, folder: Path, compiler: str, *flags: str, files: Sequen
         list(pool.map(compile_one, chosen))
 
 
+def installed_objects(root: Path, *parts: str) -> dict[str, Path]:
+    """Objects of these folders and files as the installed extension has them, by the names that `compiled` gives them.
+
+    Empty where a source is newer, or where another tree was installed.
+    """
+    headers = [path for path in (root / "interpreter").rglob("*") if path.suffix in (".h", ".inc")]
+    changed = max(path.stat().st_mtime_ns for path in headers)
+    for archive in root.glob("build/cp*/libnmp.a"):  # pyproject.toml names the folder
+        built = archive.parent / "CMakeFiles" / "nmp.dir" / "interpreter" / "src"
+        pairs = [(p, built / f"{p.relative_to(root / 'interpreter' / 'src')}.o") for p in sources(root, *parts)]
+        fresh = all(to.is_file() and to.stat().st_mtime_ns > p.stat().st_mtime_ns for p, to in pairs)
+        if fresh and archive.stat().st_mtime_ns > changed:
+            return {f"{p.parent.name}-{p.stem}.o": to for p, to in pairs}
+    return {}
+
+
 def library(root: Path, folder: Path, compiler: str, flags: Sequence[str]) -> Library:
     """The core in a folder that `compiled` has filled with these flags."""
     return Library((compiler, *flags, *includes(root)), tuple(sorted(folder.glob("*.o"))))

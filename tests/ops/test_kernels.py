@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from c_core import AMX, KERNELS, Library, Once, compiled, emulating_amx, includes, library, sources
+from c_core import AMX, KERNELS, Library, Once, compiled, emulating_amx, includes, installed_objects, library, sources
 
 from nmpconv.runtime import interpreter
 
 PROGRAM = ("check_kernels", "check_conv", "memory")
-FLAGS = ("-std=c99", "-O2")
+FLAGS = ("-std=c99", "-O2", "-DNMP_FIXED_CPU=0")  # as in the package
 
 
 @pytest.fixture(scope="module")
 def kernels(root: Path, once: Once, need_tool: Callable[..., str]) -> Library:
+    """Those of the installed extension; compiled here, which takes a minute, where that is of other sources."""
     compiler = need_tool("cc", "gcc", "clang")
-    folder = once("kernels", lambda folder: compiled(root, folder, compiler, *FLAGS, files=sources(root, *KERNELS)))
-    return library(root, folder, compiler, FLAGS)
+
+    def fill(folder: Path) -> None:
+        installed = installed_objects(root, *KERNELS)
+        for name, path in installed.items():
+            shutil.copy(path, folder / name)
+        if not installed:
+            compiled(root, folder, compiler, *FLAGS, files=sources(root, *KERNELS))
+
+    return library(root, once("kernels", fill), compiler, FLAGS)
 
 
 def program_of(root: Path, folder: Path, found: Library) -> Path:
