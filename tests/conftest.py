@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import io
 import json
 import os
@@ -30,6 +31,7 @@ from c_core import C99, PORTABLE, SANITIZE, WARNINGS, Library, Once, compiled, l
 from nmpconv.cli import console
 from nmpconv.device import simulator
 
+gc.disable()  # until the tests are collected: what is imported and collected stays
 ROOT = Path(__file__).resolve().parent.parent
 OLD = "1.23."  # of onnxruntime: the newest for Python 3.10
 # What it has not or gets wrong, so that it cannot be compared with.
@@ -50,6 +52,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Wheels first: they share minutes of one compilation, for which the other workers would wait at the end."""
     items.sort(key=lambda item: item.path.parent.name != "wheels")
+
+
+def pytest_collection_finish() -> None:
+    """Collections of garbage from here on leave out the tests themselves, which are most of all objects."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import subprocess
 from collections import Counter
@@ -167,12 +168,25 @@ def opens_wrong(text: str) -> bool:
     return text.split()[0].strip(",.:") in QUESTIONS or re.match(r"\w+ whether\b", text) is not None
 
 
-def documented() -> Iterator[tuple[Path, ast.Module | ast.ClassDef | ast.FunctionDef]]:
+@cache
+def documented() -> list[tuple[Path, ast.Module | ast.ClassDef | ast.FunctionDef]]:
+    """Modules, classes and functions. Collections of garbage would go through all trees again and again."""
     folders = ("nmpconv", "bench", "packaging", "proofs", "docs/site", "samples", "tests", ".github", ".ci")
-    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                yield path.relative_to(ROOT), node
+    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    gc.disable()
+    try:
+        return [(path.relative_to(ROOT), node) for path in paths for node in definitions(parsed(path))]
+    finally:
+        gc.enable()
+
+
+def definitions(node: ast.AST) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef]:
+    """The node and those in it. Only statements hold definitions, and most nodes are of expressions."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+        yield node
+    for block in ("body", "handlers", "cases", "orelse", "finalbody"):
+        for statement in getattr(node, block, ()):
+            yield from definitions(statement)
 
 
 BARE = {"found", "made", "said", "told", "given", "kept", "those", "one", "some", "both"}
