@@ -37,11 +37,12 @@ def main() -> int:
     by_folder: dict[str, list[tuple[str, str]]] = {}
     for place, text in programs():
         by_folder.setdefault(BESIDE.get(place.partition(":")[0], SCRIPTS), []).append((place, text))
-    return max(checked(folder, group) for folder, group in by_folder.items())
+    with tempfile.TemporaryDirectory() as cache:
+        return max(checked(folder, group, cache) for folder, group in by_folder.items())
 
 
-def checked(beside: str, group: Sequence[tuple[str, str]]) -> int:
-    """mypy's exit code for programs that stand beside others in this folder."""
+def checked(beside: str, group: Sequence[tuple[str, str]], cache: str) -> int:
+    """mypy's exit code for programs that stand beside others in this folder. cache: what it keeps of their imports."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, names = Path(scratch), dict[str, str]()
         for number, (place, text) in enumerate(group):
@@ -54,7 +55,7 @@ def checked(beside: str, group: Sequence[tuple[str, str]]) -> int:
             + "".join(f"[mypy-{name}.*]\nignore_missing_imports = true\nfollow_imports = skip\n" for name in UNTYPED)
         )
         ran = subprocess.run(
-            [sys.executable, "-m", "mypy", "--config-file", config, *names],
+            [sys.executable, "-m", "mypy", "--config-file", config, "--cache-dir", cache, *names],
             cwd=folder,
             env={**os.environ, "MYPYPATH": str(ROOT / beside)},
             stdout=subprocess.PIPE,

@@ -170,7 +170,7 @@ def created(
         (folder / path).write_bytes(content)
     program = folder / "refused"
     sources = [*sorted((folder / "src").rglob("*.c")), Path(__file__).with_name("refused.c")]
-    compile_ = [need_tool("gcc", "clang"), "-std=c11", "-O1", f"-I{folder / 'src'}"]
+    compile_ = [need_tool("gcc", "clang"), "-std=c11", "-O0", f"-I{folder / 'src'}"]
     subprocess.run([*compile_, *sources, "-o", program], check=True)
     return lambda file: subprocess.run([program, file], capture_output=True, text=True, check=True).stdout.strip()
 

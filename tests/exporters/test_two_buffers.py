@@ -58,7 +58,7 @@ def test_two_buffers(models: dict[str, int], tmp_path: Path, need_tool: Callable
     assert b"#define NMP_TWO_MEMORIES 1" in files["src/base/build.h"]
     assert b"#define ONE_FAST_ARENA_BYTES " in files["src/one_data.h"]
     sections = [f'-DONE_{kind}_MEMORY=__attribute__((section(".{kind.lower()}")))' for kind in ("FAST", "SLOW")]
-    command = [compiler, "-std=c99", "-O1", "-Wall", "-Werror", *sections, f"-I{tmp_path / 'src'}"]
+    command = [compiler, "-std=c99", "-O0", "-Wall", "-Werror", *sections, f"-I{tmp_path / 'src'}"]
     subprocess.run([*command, "-c", *(tmp_path / "src").rglob("*.c")], cwd=tmp_path, check=True)
     for example in ("test_vector", "buffer", "measure"):
         program, main = tmp_path / example, next(tmp_path.rglob(f"{example}.c"))
@@ -124,7 +124,7 @@ def test_weights_are_copied_where_they_are_read_many_times(
         path.write_bytes(text)
     numbers = ",".join(str(byte) for byte in weights.tobytes())
     (tmp_path / "main.c").write_text(COPIED.replace("WEIGHTS}", numbers + "}"))
-    command = [need_tool("gcc", "clang"), "-std=c99", "-O1", f"-I{tmp_path / 'src'}", tmp_path / "main.c"]
+    command = [need_tool("gcc", "clang"), "-std=c99", "-O0", f"-I{tmp_path / 'src'}", tmp_path / "main.c"]
     subprocess.run([*command, *(tmp_path / "src").rglob("*.c"), "-o", tmp_path / "main"], check=True)
     assert subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout == f"{copies}\n"
 
