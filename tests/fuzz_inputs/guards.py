@@ -25,12 +25,8 @@ Tables = dict[str, Any]
 
 
 def guards() -> Iterator[Guard]:
-    yield from _references()
-    yield from _lists()
-    yield from _meaning()
-    yield from _float_grids()
-    yield from _states()
-    yield from _plans()
+    for group in GROUPS:
+        yield from group()
 
 
 def _small(change: Callable[[Tables], None]) -> bytes:
@@ -349,3 +345,7 @@ def _almost(count: int) -> bytes:
     graph = nets.placed(net.graph("y"))
     places = {value.name: value.offset for value in graph.activations()}
     return _over(graph, **{**places, "c": places["y"] + 64})
+
+
+GROUPS = (_references, _lists, _meaning, _float_grids, _states, _plans)
+"""Functions that yield guards."""
