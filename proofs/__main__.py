@@ -55,7 +55,7 @@ def show_mutants(proof: Proof) -> bool:
             continue
         outcomes = {}
         for mutant in group:
-            outcomes[str(mutant)] = outcome(proof.statement, mutant, EFFORT_OF_MUTANT)
+            outcomes[str(mutant)] = outcome(proof.statement, mutant, EFFORT_OF_MUTANT, proof.answers)
             if outcomes[str(mutant)] == "refuted":
                 outcomes = {str(mutant): "refuted"}
                 break

@@ -65,6 +65,11 @@ class Cut:
     joins: tuple[str, int] | None = None
 
 
+Answers = dict[tuple[int, ...], tuple[Any, Any]]
+"""Verdicts of the solver by the identities of what was asked, with the terms, which keep these identities for as long
+as they are here. A path begins with the questions of another, a mutant with those of the code."""
+
+
 @dataclass
 class Settings:
     """effort: of one question, in the solver's own units, so that a busy machine decides the same."""
@@ -73,6 +78,7 @@ class Settings:
     little_effort: int = 400_000  # of a question that only makes terms simpler, or a path shorter
     cuts: dict[tuple[str, int], Cut] = field(default_factory=dict)
     contracts: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)
     questions: int = 0
     joined: dict[tuple[str, int], list[int]] = field(default_factory=dict)
 
@@ -106,12 +112,21 @@ class Run:
     def integer(self, name: str) -> Any:
         return z3.Int(self.name(name))
 
-    def ask(self, *conditions: Any, effort: int | None = None) -> Any:
+    def ask(self, *conditions: Any, effort: int | None = None, path: bool = True, anew: bool = False) -> Any:
+        """The verdict on these conditions and the path's, and the solver that found it: None where it was known."""
         self.settings.questions += 1
+        terms = (*self.path, *conditions) if path else conditions
+        asked = [z3.BoolVal(term) if isinstance(term, bool) else term for term in terms]
+        key = tuple(term.get_id() for term in asked)
+        if key in self.settings.answers and not anew:
+            return self.settings.answers[key][0], None
         solver = z3.Solver()
         solver.set("rlimit", effort or self.settings.effort)
-        solver.add(*self.path, *conditions)
-        return solver.check(), solver
+        solver.add(*asked)
+        verdict = solver.check()
+        if verdict != z3.unknown:  # more effort may change that
+            self.settings.answers[key] = verdict, asked
+        return verdict, solver
 
     def implied(self, condition: Any) -> bool:
         condition = z3.simplify(condition)
@@ -135,7 +150,7 @@ class Run:
         if not z3.is_true(plain):
             verdict, solver = self.ask(z3.Not(condition))
             if verdict == z3.sat:
-                model = solver.model()
+                model = (solver or self.ask(z3.Not(condition), anew=True)[1]).model()
                 values = ", ".join(
                     sorted(f"{decl} = {model[decl]}" for decl in model.decls() if decl.arity() == 0)[:12]
                 )
@@ -146,14 +161,10 @@ class Run:
 
     def lemma(self, hypotheses: Iterable[Any], conclusion: Any, what: str) -> None:
         """A step of a proof: shown from what is named alone, which keeps the question small; known from then on."""
-        solver = z3.Solver()
-        solver.set("rlimit", self.settings.effort)
         hypotheses = list(hypotheses)
         for hypothesis in hypotheses:
             self.demand(hypothesis, f"{what}, before")
-        self.settings.questions += 1
-        solver.add(*hypotheses, z3.Not(conclusion))
-        verdict = solver.check()
+        verdict, _ = self.ask(*hypotheses, z3.Not(conclusion), path=False)
         if verdict != z3.unsat:
             raise (RefutedError if verdict == z3.sat else UndecidedError)(f"{what} at {self.where}")
         self.assume(conclusion)

@@ -89,14 +89,14 @@ def test_each_line_is_needed(proving: ModuleType, name: str) -> None:
     not hold of."""
     one = proving.STATEMENTS[name]
     proof = proving.prove(one)
-    by_line = defaultdict(list)
+    by_line, how = defaultdict(list), (proving.EFFORT_OF_MUTANT, proof.answers)
     for mutant in proving.mutants(proof):
         by_line[mutant.line].append(mutant)
     assert by_line
     found = {
-        line: [f"{mutant}: {proving.outcome(one, mutant, proving.EFFORT_OF_MUTANT)}" for mutant in some]
+        line: [f"{mutant}: {proving.outcome(one, mutant, *how)}" for mutant in some]
         for line, some in by_line.items()
-        if not proving.is_beyond(one, line) and not proving.refuted(one, some, proving.EFFORT_OF_MUTANT)
+        if not proving.is_beyond(one, line) and not proving.refuted(one, some, *how)
     }
     assert found == {}
 
@@ -127,6 +127,25 @@ def test_a_wrong_rounding_is_refuted(proving: ModuleType, before: str, after: st
         proof.run(body, path=str(mutated))
     source.tree.cache_clear()
     program.program.cache_clear()
+
+
+def test_an_answer_is_of_the_same_question(proving: ModuleType) -> None:
+    """It is kept for questions of the same terms alone, whatever ran before."""
+    z3, execute = importlib.import_module("z3"), importlib.import_module("proofs.execute")
+    run = execute.Run(execute.Settings(), [], bits=False)
+    for _ in range(2):
+        x = z3.Int("x")
+        assert run.ask(x > 0)[0] == z3.sat
+        assert run.ask(x > 0, x < 0)[0] == z3.unsat
+    assert run.ask(x > 0) == (z3.sat, None)
+    assert run.ask(x > 0, anew=True)[1].model()[x].as_long() > 0
+    assert len(run.settings.answers) == 2
+    run.assume(x < 1)
+    assert run.ask(x > 0)[0] == z3.unsat
+    with pytest.raises(execute.RefutedError, match="x = "):
+        run.demand(x > 0, "of a known answer")
+    with pytest.raises(execute.RefutedError, match="x = "):
+        run.demand(x > 0, "of a known answer")
 
 
 def exact(c: Any, shift: int) -> None:
