@@ -4,6 +4,8 @@
  * Where a kernel adds what y holds, every third int8 result of a dense one is a sum.
  *
  *   board_convs [count]
+ *
+ * The portable ones run beside those of each other level; against themselves where there is none.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,11 +141,11 @@ static void compute(nmp_conv c, const nmp_kernels *kernels, int slot, size_t byt
   }
 }
 
-/* True when the level computes it in the same way whatever the padding holds. */
-static int same_way(nmp_conv c) {
-  const nmp_conv_kernel *kernel = tested.conv(&c);
+/* True when a level computes it in the same way whatever the padding holds. */
+static int same_way(nmp_conv c, const nmp_kernels *kernels) {
+  const nmp_conv_kernel *kernel = kernels->conv(&c);
   c.pad = NULL;
-  return tested.conv(&c) == kernel;
+  return kernels->conv(&c) == kernel;
 }
 
 static void check(const char *level) {
@@ -192,7 +194,7 @@ static void check(const char *level) {
   compute(c, &portable, WANT, y_bytes);
   compute(c, &tested, GOT, y_bytes);
   compared++;
-  if (!same_way(c)) {
+  if (!same_way(c, &tested) || !same_way(c, &portable)) {
     failed++;
     printf("%s computes %d channels, kernel %dx%d, in another way for its padding\n", level, (int)c.in, (int)c.v.kernel,
            (int)c.h.kernel);
@@ -217,7 +219,7 @@ int main(int argc, char **argv) {
   for (size_t level = 0; (name = nmp_cpu_level(level)) != NULL; level++) {
     nmp_cpu_select(name, &tested);
     printf("%s\n", name);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && (level > 0 || nmp_cpu_level(1) == NULL); i++) {
       check(name);
     }
   }

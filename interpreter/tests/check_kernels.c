@@ -3,6 +3,8 @@
  * around them.
  *
  *   check_kernels [--bench] [level ...]     all levels of this machine when none is named
+ *
+ * The portable kernels run beside those of each other level; against themselves where they are named, or alone.
  */
 #include "check_kernels.h"
 
@@ -300,13 +302,17 @@ static void (*const checks[])(size_t n, int fill) = {
 #endif
 };
 
-static int run_level(const char *name) {
+/* itself: 0 for its name alone. */
+static int run_level(const char *name, int itself) {
   level = nmp_cpu_select(name, &tested);
   if (level == NULL) {
     fprintf(stderr, "there is no CPU level '%s' here\n", name);
     return 2;
   }
   printf("%s, compiled by " __VERSION__ "\n", level);
+  if (!itself) {
+    return 0;
+  }
 #if __STDC_HOSTED__
   check_convs();
 #endif
@@ -333,12 +339,12 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc && status == 0; i++) {
     if (strcmp(argv[i], "--bench") != 0) {
       named++;
-      status = run_level(argv[i]);
+      status = run_level(argv[i], 1);
     }
   }
   const char *name;
   for (size_t i = 0; named == 0 && status == 0 && (name = nmp_cpu_level(i)) != NULL; i++) {
-    status = run_level(name);
+    status = run_level(name, benchmark || i > 0 || nmp_cpu_level(1) == NULL);
   }
   if (!benchmark && status == 0) {
     printf("%llu comparisons, %llu differ\n", compared, failed);

@@ -1,8 +1,8 @@
-/* The API on files with test vectors: test_nmp FILE...
+/* The API on files with test vectors: test_nmp [--cpu LEVEL]... FILE...
  *
  * For each: inspect, every refusal of a caller's mistake, and at each CPU level, by one thread and by several, create
  * in an arena of exactly the size that was asked for, and each vector run whole, op by op, by a number of threads that
- * differs from op to op, and again after the first run has left its bytes behind.
+ * differs from op to op, and again after the first run has left its bytes behind. --cpu: at these levels alone.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,7 +323,8 @@ static void test_targets(const uint8_t *file, size_t bytes) {
 #endif
 }
 
-static void test_file(const char *path) {
+/* levels: those that are named, or NULL for all of this machine. */
+static void test_file(const char *path, char *const *levels, int named) {
   size_t bytes = 0;
   nmp_info info;
   uint8_t *file = load(path, &bytes);
@@ -336,7 +337,7 @@ static void test_file(const char *path) {
   free(arena);
   test_targets(file, bytes);
   const char *level;
-  for (size_t i = 0; (level = nmp_cpu_level(i)) != NULL; i++) {
+  for (int i = 0; (level = named == 0 ? nmp_cpu_level((size_t)i) : i < named ? levels[2 * i] : NULL) != NULL; i++) {
     test_level(file, bytes, level, 1);
     test_level(file, bytes, level, THREADS);
   }
@@ -344,14 +345,18 @@ static void test_file(const char *path) {
 }
 
 int main(int argc, char **argv) {
-  expect(argc > 1, "a file to test");
+  int first = 1;
+  while (first + 1 < argc && strcmp(argv[first], "--cpu") == 0) {
+    first += 2;
+  }
+  expect(argc > first, "a file to test");
   expect(strcmp(nmp_version(), NMP_VERSION) == 0, "version");
   for (int status = 0; status < 64; status++) {
     expect(nmp_status_text((nmp_status)status)[0] != '\0', "a text for every status");
   }
-  for (int i = 1; i < argc; i++) {
-    test_file(argv[i]);
+  for (int i = first; i < argc; i++) {
+    test_file(argv[i], argv + 2, first / 2);
   }
-  printf("%s: %d file(s)\n", failures ? "FAILED" : "passed", argc - 1);
+  printf("%s: %d file(s)\n", failures ? "FAILED" : "passed", argc - first);
   return failures != 0;
 }
