@@ -181,6 +181,15 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 
 
 @pytest.fixture(scope="session")
+def op_files(once: Once) -> dict[str, Path]:
+    """Files of all op cases, by their ids, with what the reference makes of their inputs; written once."""
+    import op_cases
+
+    folder = once("op-files", op_cases.write_files)
+    return {case.id: op_cases.file_of(folder, case) for case in op_cases.CASES}
+
+
+@pytest.fixture(scope="session")
 def sanitized(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[..., Library]:
     """sanitized(): the interpreter under AddressSanitizer and UndefinedBehaviorSanitizer, with all levels of this
     machine; sanitized(portable=True): with the portable one, as on boards, which takes a fifth of the time to build."""

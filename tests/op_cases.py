@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import installed_ops  # noqa: F401
 
+from nmpconv.file import writer
+from nmpconv.graph import reference
 from nmpconv.ops import OPS, Case
+from nmpconv.passes.memory import plan_memory
 
 BY_OP = {name: list(op.cases()) for name, op in OPS.items()}
 CASES = [case for cases in BY_OP.values() for case in cases]
@@ -18,3 +22,17 @@ def grouped(cases: Iterable[Case]) -> dict[str, list[Case]]:
     for case in cases:
         groups.setdefault("/".join(case.id.split("/")[:2]), []).append(case)
     return groups
+
+
+def file_of(folder: Path, case: Case) -> Path:
+    """Its place in a folder of `write_files`."""
+    return folder / f"{case.id.replace('/', '-')}.nmp"
+
+
+def write_files(folder: Path) -> None:
+    """Every case of every op as a file with a test vector: what the reference makes of its inputs."""
+    for case in CASES:
+        graph = case.graph
+        wanted = reference.run(graph, dict(zip(graph.inputs, case.feeds, strict=True)))
+        vector = ([x.tobytes() for x in case.feeds], [wanted[name].tobytes() for name in graph.outputs])
+        file_of(folder, case).write_bytes(writer.to_bytes(plan_memory.run(graph), {}, [vector]))

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from c_core import Once, compiled, library
-from op_cases import CASES
 from zoo_quick import HARNESS, converted
 
 from nmpconv.conversion.pipeline import Options, convert
-from nmpconv.file import writer
-from nmpconv.graph import reference
 from nmpconv.ir import Preprocess
-from nmpconv.ops import Case
-from nmpconv.passes.memory import plan_memory
 
 pytestmark = pytest.mark.slow
 LEVELS = ["portable", "neon", "neondot", "i8mm"]
-CPUS = ("max", "cortex-a76", "cortex-a53")  # whose best levels are i8mm, neondot and neon
+CPUS = ("max", "cortex-a76", "cortex-a53")
+NEWEST = {"max": ["i8mm"], "cortex-a76": ["neondot"], "cortex-a53": ["portable", "neon"]}  # levels that older ones lack
 # Minutes each: their ops are in others, too.
 LARGEST = (
     "super_resolution_224",
@@ -89,25 +85,23 @@ def test_a_cpu_without_dot_products_refuses_them(
     assert (done.returncode, done.stderr) == (2, "there is no CPU level 'neondot' here\n")
 
 
-def written(cases: Iterable[Case], folder: Path) -> list[Path]:
-    """A file of each case, with its inputs and what the reference says as a test vector."""
-    files = []
-    for case in cases:
-        graph = case.graph
-        wanted = reference.run(graph, dict(zip(graph.inputs, case.feeds, strict=True)))
-        outputs = [wanted[graph[name].name].tobytes() for name in graph.outputs]
-        files.append(folder / f"{len(files)}.nmp")
-        vectors = [([feed.tobytes() for feed in case.feeds], outputs)]
-        files[-1].write_bytes(writer.to_bytes(plan_memory.run(graph), {}, vectors))
-    return files
+@pytest.mark.parametrize(("cpu", "levels"), NEWEST.items(), ids=NEWEST)
+def test_op_cases(
+    cpu: str,
+    levels: Sequence[str],
+    op_files: dict[str, Path],
+    on_vectors: Path,
+    emulate: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """Each level on the oldest CPU that has it: no instruction of it is a newer one's."""
+    options = [word for level in levels for word in ("--cpu", level)]
+    done = emulate(cpu, on_vectors, *options, *op_files.values())
+    assert done.stdout == f"passed: {len(op_files)} file(s)\n"
+    assert done.returncode == 0
 
 
-def test_op_cases(on_vectors: Path, tmp_path: Path, emulate: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    files = written(CASES, tmp_path)
-    for cpu in CPUS:
-        done = emulate(cpu, on_vectors, *files)
-        assert done.stdout == f"passed: {len(files)} file(s)\n"
-        assert done.returncode == 0
+def test_every_level_meets_the_op_cases() -> None:
+    assert sorted(level for levels in NEWEST.values() for level in levels) == sorted(LEVELS)
 
 
 @pytest.mark.parametrize("bits", ["8", "16"])

@@ -11,10 +11,6 @@ from board_programs import output
 from op_cases import CASES
 
 from nmpconv.device.simulator import MACHINES
-from nmpconv.file.writer import to_bytes
-from nmpconv.graph import reference
-from nmpconv.ops.op import Case
-from nmpconv.passes.memory import plan_memory
 
 # Boards and the places of their models; one for each set of kernels.
 BOARDS = {"mps2-an386": 0x21000000, "mps2-an385-m0plus": 0x21000000, "mps3-an547": 0x60000000, "rv32": 0x80800000}
@@ -22,21 +18,18 @@ COMPILED = [case for case in CASES if case.graph.nodes[0].op != "custom"]
 MEMORY = 2 << 20  # bytes of files at a time
 
 
-def record(case: Case) -> bytes:
+def record(file: Path) -> bytes:
     """A file with its test vector, as board_ops.c reads it."""
-    graph = case.graph
-    values = reference.run(graph, dict(zip(graph.inputs, case.feeds, strict=True)))
-    vector = [feed.tobytes() for feed in case.feeds], [values[name].tobytes() for name in graph.outputs]
-    data = to_bytes(plan_memory.run(graph), {}, test_vectors=[vector])
+    data = file.read_bytes()
     return len(data).to_bytes(16, "little") + data + bytes(-len(data) % 16)
 
 
 @pytest.fixture(scope="module")
-def memories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def memories(op_files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Records of all cases, in portions that a board has room for."""
     portions = [bytearray()]
     for case in COMPILED:
-        one = record(case)
+        one = record(op_files[case.id])
         if len(portions[-1]) + len(one) > MEMORY:
             portions.append(bytearray())
         portions[-1] += one
