@@ -54,6 +54,7 @@ NAMED: dict[str, tuple[int, str]] = {
     "passes/quantize/given_tables.py": (2, "products of a lookup and what it reads"),
     "passes/quantize/split_activations.py": (4, "writes functions of lookup as conv2d, lookup and mul"),
     "passes/float/idle_clamps.py": (1, "about requantize"),
+    "passes/float/infinite_ends.py": (9, "logarithms, as lookup, and what keeps order; builds requantize"),
     "passes/quantize/idle_requantizes.py": (1, "about requantize"),
     "passes/float/channel_moves.py": (12, "is about moves of channels, and what reads them; builds slice and gather"),
     "passes/float/layout.py": (26, "about transpose and reshape, and the weights of fully_connected"),

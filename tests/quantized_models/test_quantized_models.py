@@ -21,7 +21,7 @@ from nmpconv.base.sqnr import sqnr_db
 from nmpconv.cli import whole_app
 from nmpconv.conversion.pipeline import Options, Result, convert
 from nmpconv.data.samples import open_samples
-from nmpconv.errors import UsageError
+from nmpconv.errors import InputError, UsageError
 from nmpconv.evaluation.accuracy import Evaluation, evaluate
 from nmpconv.ir import Preprocess
 from nmpconv.runtime import interpreter
@@ -240,6 +240,56 @@ def test_what_is_infinite_at_0_ends_with_its_grid(tmp_path: Path, function: str,
     found = np.concatenate([interpreter.load(result.data).run_float(one)[0] for one in x])
     assert np.isfinite(wanted).all()
     assert sqnr_db(wanted, found.reshape(wanted.shape)) > 45
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "v = Mul(l, half)",
+        "v0 = Transpose<perm=[0,2,1]>(l) v1 = Add(v0, half) v = Transpose<perm=[0,2,1]>(v1)",
+        "l0 = Div(l, ln10) m0 = ReduceMax<keepdims=0>(l0) s = Sub(m0, three) v = Max(l0, s)",
+    ],
+)
+def test_what_is_infinite_at_0_ends_with_a_later_grid(tmp_path: Path, between: str) -> None:
+    """Between a logarithm and a grid may lie what keeps order: Whisper's front end divides it and takes a maximum."""
+    arrays = {"su": np.float32(2**-12), "zu": np.uint16(0), "sl": np.float32(2**-12), "zl": np.int16(0)}
+    arrays |= {"half": np.float32(0.5), "three": np.float32(3), "ln10": np.float32(2.3)}
+    text = f"""(float[1,4,16] x) => (float[1,4,16] y) {{
+        u = Mul(x, x)
+        uq = QuantizeLinear(u, su, zu)
+        ud = DequantizeLinear(uq, su, zu)
+        l = Log(ud)
+        {between}
+        vq = QuantizeLinear(v, sl, zl)
+        y = DequantizeLinear(vq, sl, zl)
+    }}"""
+    build(text, 21, path := tmp_path / "m.onnx", arrays=arrays)
+    x = np.random.default_rng(3).uniform(0.3, 3, (24, 1, 4, 16)).astype(np.float32)
+    x[::2, :, 1] = 0
+    np.save(tmp_path / "x.npy", x)
+    result = made(path, tmp_path / "x.npy", None, bits="16")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    wanted = np.concatenate([session.run(None, {"x": one})[0] for one in x])
+    found = np.concatenate([interpreter.load(result.data).run_float(one)[0] for one in x])
+    assert np.isfinite(wanted).all()
+    assert sqnr_db(wanted, found.reshape(wanted.shape)) > 45
+
+
+def test_infinity_is_the_models_own_without_a_grid(tmp_path: Path) -> None:
+    """A logarithm that is an output is not ended by the grid of what is made of it."""
+    arrays = {"su": np.float32(2**-12), "zu": np.uint16(0), "half": np.float32(0.5)}
+    text = """(float[1,4,16] x) => (float[1,4,16] y, float[1,4,16] z) {
+        uq = QuantizeLinear(x, su, zu)
+        ud = DequantizeLinear(uq, su, zu)
+        y = Log(ud)
+        v = Mul(y, half)
+        vq = QuantizeLinear(v, su, zu)
+        z = DequantizeLinear(vq, su, zu)
+    }"""
+    build(text, 21, path := tmp_path / "m.onnx", arrays=arrays)
+    np.save(tmp_path / "x.npy", np.zeros((8, 1, 4, 16), np.float32))
+    with pytest.raises(InputError, match="NaN or infinity in the tensor 'y'"):
+        made(path, tmp_path / "x.npy", None, bits="16")
 
 
 @pytest.mark.parametrize("images", [False, True])

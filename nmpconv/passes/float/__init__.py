@@ -23,6 +23,7 @@ from nmpconv.passes.float import (
     fuse_pointwise,
     fuse_table,
     idle_clamps,
+    infinite_ends,
     input_scales,
     layer_pairs,
     layout,
@@ -48,6 +49,7 @@ Pass = Callable[[Graph], Graph]
 # nothing is to be recognised any more, after `shortcuts` and `shared_layers`, which take some.
 FLOAT: tuple[tuple[str, Pass], ...] = (
     ("prune", prune.run),
+    ("infinite_ends", infinite_ends.run),
     ("masked_sums", masked_sums.run),
     ("variance", variance.run),
     ("centred_squares", centred_squares.run),
