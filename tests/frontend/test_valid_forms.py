@@ -391,3 +391,12 @@ def test_a_logarithm_of_0_is_folded_without_a_warning(tmp_path):
         warnings.simplefilter("error")
         graph = load(tmp_path / "model.onnx")
     assert run(to_onnx(graph, graph.outputs), {"x": np.zeros((1, 2), np.float32)})[0][0, 0] == 0
+
+
+def test_a_mean_of_one_element_is_a_scalar(tmp_path):
+    """Its units are followed from a vector to no axis at all."""
+    text = "(float[1] x) => (y) <float k = {1.5}> { m = ReduceMean<keepdims=0>(x) t = Max(m, m) y = Div(t, k) }"
+    build(text, 13, tmp_path / "model.onnx")
+    x = np.array([0.2, 0.7, 0.4, 0.6, 0.3], np.float32)[:, None]
+    converted = nmpconv.convert(tmp_path / "model.onnx", x, bits=16)
+    assert abs(float(np.ravel(converted.load().run_float(x[1])[0])[0]) - 0.7 / 1.5) < 1e-3

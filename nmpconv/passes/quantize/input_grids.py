@@ -167,7 +167,9 @@ def _passed_on(graph: Graph, node: Node, places: Mapping[str, np.ndarray]) -> np
         if not all(name in places for name in node.inputs):
             return None
         own, sources = _by_channel(places[node.inputs[0]]), op.factors(node.params, graph.ins(node), out)
-        return None if own is None or sources is None else np.broadcast_to(own[sources[0]], out.shape)
+        if own is None or sources is None:
+            return None
+        return np.broadcast_to(own[sources[0]] if out.shape else own[0], out.shape)
     quant = Quant(16, (0,), INT_MIN[16], INT_MAX[16])
     foreign = (np.full(value.shape, FOREIGN, np.int16) for value in graph.ins(node))
     moved = [places.get(name, other) for name, other in zip(node.inputs, foreign, strict=True)]
