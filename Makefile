@@ -85,7 +85,7 @@ demo: $(VENV)/installed $(if $(NMP_CI),$(VENV)/simulator,$(if $(DEVICE_TOOLS),,$
 WORKERS = $(shell expr $$(nproc) '*' 3 / 2)
 
 test: $(VENV)/installed  ## the quick tests
-	$(BIN)/pytest -q -n $(WORKERS) -m "not slow"
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
 # Tests of a module stay together for what they compile; who is done first takes from the others.
 test-slow: $(VENV)/installed  ## fuzzing and whole conversions
