@@ -137,7 +137,7 @@ def test_a_board_that_is_reset(
     here: Path, agent: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It starts at its first rate, with a half of the model; the host hears nothing, and goes back to that."""
-    monkeypatch.setattr(Link, "quiet", 3.0)
+    monkeypatch.setattr(Link, "quiet", 10.0)
     with RatedPort(PORT, agent, restart=15_000) as port:
         found = told(capsys)
         assert found["baud"] == FIRST and 1000000 in port.rates
