@@ -55,7 +55,7 @@ def compiled(root: Path, folder: Path, compiler: str, *flags: str, files: Sequen
     chosen = files or [*sources(root), root / "samples" / "gate" / "gate.c"]
 
     def compile_one(source: Path) -> None:
-        subprocess.run([*command, source, "-o", folder / f"{source.parent.name}-{source.stem}.o"], check=True)
+        subprocess.run([*command, source, "-o", folder / _object_name(source)], check=True)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compile_one, chosen))
@@ -73,8 +73,12 @@ def installed_objects(root: Path, *parts: str) -> dict[str, Path]:
         pairs = [(p, built / f"{p.relative_to(root / 'interpreter' / 'src')}.o") for p in sources(root, *parts)]
         fresh = all(to.is_file() and to.stat().st_mtime_ns > p.stat().st_mtime_ns for p, to in pairs)
         if fresh and archive.stat().st_mtime_ns > changed:
-            return {f"{p.parent.name}-{p.stem}.o": to for p, to in pairs}
+            return {_object_name(p): to for p, to in pairs}
     return {}
+
+
+def _object_name(source: Path) -> str:
+    return f"{source.parent.name}-{source.stem}.o"
 
 
 def library(root: Path, folder: Path, compiler: str, flags: Sequence[str]) -> Library:

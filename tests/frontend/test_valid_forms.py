@@ -148,6 +148,13 @@ def test_boxes_of_a_newer_opset(mode, pooled, tmp_path: Path):
     )
 
 
+def test_boxes_of_an_unknown_mode(tmp_path: Path):
+    text = '<float[1,4] b = {0.0,0.0,4.0,4.0}, int64[1] i = {0}> { y = RoiAlign<mode="mean">(x, b, i) }'
+    build(f"{IMAGE} {text}", 16, tmp_path / "m.onnx", HEADER)
+    with pytest.raises(InvalidModel, match="mode 'mean'; avg or max"):
+        load(tmp_path / "m.onnx")
+
+
 REFUSED = [
     ("(float[1,6] x) => (y) { z = Sign(x) c = Cast<to=9>(z) y = Compress(x, c) }", "shape of its result depends on"),
     (

@@ -16,11 +16,12 @@ from zoo_quick import converted
 
 from nmpconv.file import flatbuffer
 from nmpconv.ops import OPS
+from nmpconv.ops.common.case import FILLS
 from nmpconv.runtime import interpreter
 
 pytestmark = pytest.mark.slow
 
-VALUES = re.compile(r"/(random|lowest|highest|alternating)\b")
+VALUES = re.compile(rf"/({'|'.join(FILLS)})\b")
 PROGRAMS = {"test_nmp": ("test_nmp",), "check_kernels": ("check_kernels", "check_conv", "memory")}
 MODELS = {
     "mlperf_ic_resnet8_nhwc": ("8", "16"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -217,6 +217,20 @@ def test_ranges_win_over_calibration(tmp_path: Path) -> None:
     assert (row.exponent, row.bits) == (0, 8)
 
 
+def near_where_x_is_0(text: str, arrays: Mapping[str, np.generic], folder: Path) -> None:
+    """Converts a model, and compares its results with onnxruntime's; a row of every second sample is 0."""
+    build(text, 21, path := folder / "m.onnx", arrays=arrays)
+    x = np.random.default_rng(3).uniform(0.3, 3, (24, 1, 4, 16)).astype(np.float32)
+    x[::2, :, 1] = 0
+    np.save(folder / "x.npy", x)
+    result = made(path, folder / "x.npy", None, bits="16")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    wanted = np.concatenate([session.run(None, {"x": one})[0] for one in x])
+    found = np.concatenate([interpreter.load(result.data).run_float(one)[0] for one in x])
+    assert np.isfinite(wanted).all()
+    assert sqnr_db(wanted, found.reshape(wanted.shape)) > 45
+
+
 @pytest.mark.parametrize(("function", "low"), [("Log", -14.0), ("Reciprocal", -1.0)])
 def test_what_is_infinite_at_0_ends_with_its_grid(tmp_path: Path, function: str, low: float) -> None:
     """A quantizer leaves out the Clip before a logarithm: a grid from 0 on has it but for what lies below a step."""
@@ -230,16 +244,7 @@ def test_what_is_infinite_at_0_ends_with_its_grid(tmp_path: Path, function: str,
         vq = QuantizeLinear(v, sl, zl)
         y = DequantizeLinear(vq, sl, zl)
     }}"""
-    build(text, 21, path := tmp_path / "m.onnx", arrays=arrays)
-    x = np.random.default_rng(3).uniform(0.3, 3, (24, 1, 4, 16)).astype(np.float32)
-    x[::2, :, 1] = 0
-    np.save(tmp_path / "x.npy", x)
-    result = made(path, tmp_path / "x.npy", None, bits="16")
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    wanted = np.concatenate([session.run(None, {"x": one})[0] for one in x])
-    found = np.concatenate([interpreter.load(result.data).run_float(one)[0] for one in x])
-    assert np.isfinite(wanted).all()
-    assert sqnr_db(wanted, found.reshape(wanted.shape)) > 45
+    near_where_x_is_0(text, arrays, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -263,16 +268,7 @@ def test_what_is_infinite_at_0_ends_with_a_later_grid(tmp_path: Path, between: s
         vq = QuantizeLinear(v, sl, zl)
         y = DequantizeLinear(vq, sl, zl)
     }}"""
-    build(text, 21, path := tmp_path / "m.onnx", arrays=arrays)
-    x = np.random.default_rng(3).uniform(0.3, 3, (24, 1, 4, 16)).astype(np.float32)
-    x[::2, :, 1] = 0
-    np.save(tmp_path / "x.npy", x)
-    result = made(path, tmp_path / "x.npy", None, bits="16")
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    wanted = np.concatenate([session.run(None, {"x": one})[0] for one in x])
-    found = np.concatenate([interpreter.load(result.data).run_float(one)[0] for one in x])
-    assert np.isfinite(wanted).all()
-    assert sqnr_db(wanted, found.reshape(wanted.shape)) > 45
+    near_where_x_is_0(text, arrays, tmp_path)
 
 
 def test_infinity_is_the_models_own_without_a_grid(tmp_path: Path) -> None:

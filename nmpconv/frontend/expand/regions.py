@@ -22,18 +22,21 @@ def roi_align(node: OnnxNode, body: Body) -> None:
     images = body.to.integers(node.input(2), "batch indices")
     if boxes.ndim != 2 or boxes.shape[1] != 4 or len(images) != len(boxes) or not len(boxes):
         raise Invalid(f"boxes of shape {list(boxes.shape)}, batch indices {list(images)}", hint="[n,4] and [n]")
+    mode = node.text("mode", "avg")
+    if mode not in POOLED:
+        raise Invalid(f"mode {mode!r}", hint=" or ".join(POOLED))
     if any(images) or body.shape(x)[0] != 1:
         raise Unsupported("boxes of several images", hint="a batch of 1")
     half = node.opset >= 16 and node.text("coordinate_transformation_mode", "half_pixel") == "half_pixel"
     cells = node.integer("output_height", 1), node.integer("output_width", 1)
     scaled = boxes * node.number("spatial_scale", 1.0) - (0.5 if half else 0.0)
-    pooled, results = _largest if node.text("mode", "avg") == "max" else _means, []
+    results = []
     for left, top, right, bottom in scaled:
         y = x
         for axis, low, high in ((2, top, bottom), (3, left, right)):
             count, size = cells[axis - 2], body.shape(x)[axis]
             terms = _terms(low, high, count, size, node.integer("sampling_ratio", 0), whole=half)
-            y = pooled(body, y, axis, *terms)
+            y = POOLED[mode](body, y, axis, *terms)
         results.append(y)
     body("Concat", *results, axis=0, output=node.outputs[0])
 
@@ -73,4 +76,5 @@ def _terms(
     return pixels, np.concatenate([inside * (1 - share), inside * share], axis=1).astype(np.float32)
 
 
+POOLED = {"avg": _means, "max": _largest}
 ALWAYS = {"RoiAlign": roi_align}
