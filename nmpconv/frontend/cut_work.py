@@ -13,27 +13,46 @@ from nmpconv.frontend.toposort import subgraphs
 
 Known = Callable[[str], TensorType]
 FEW_PARTS = 8  # of one tensor, that a cut names one by one
+# What puts numbers elsewhere or gives them another type, and computes nothing with them.
+MOVES = {
+    "Cast", "CastLike", "Compress", "Concat", "Constant", "DepthToSpace", "DequantizeLinear", "Dropout", "Expand",
+    "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "QuantizeLinear", "Reshape", "Shape", "Size",
+    "Slice", "SpaceToDepth", "Split", "SplitToSequence", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Work:
-    """nodes: how many the host gets of how many; macs: the same of multiply-accumulates, a lower bound of each."""
+    """nodes: how many the host gets of how many; macs: the same of multiply-accumulates, a lower bound of each.
+    computes: the device does more than MOVES.
+    """
 
     nodes: tuple[int, int]
     macs: tuple[int, int]
+    computes: bool
 
     @classmethod
-    def of(cls, nodes: Sequence[onnx.NodeProto], remaining: Iterable[onnx.NodeProto], tensor: Known) -> Work:
-        """nodes: of the model; remaining: of the graph that is cut; tensor: what is known of one by its name."""
+    def of(
+        cls,
+        nodes: Sequence[onnx.NodeProto],
+        remaining: Collection[onnx.NodeProto],
+        tensor: Known,
+        is_const: Callable[[str], bool],
+    ) -> Work:
+        """nodes: of the model; remaining: of the graph that is cut; tensor: what is known of one by its name; is_const:
+        says that a tensor of the graph that is cut depends on no input."""
         names = {name for node in remaining for name in node.output}
         left = [node for node in nodes if not names.intersection(node.output)]
         lost, all_ = (sum(_macs(node, tensor) for node in group) for group in (left, nodes))
-        return cls((len(left), len(nodes)), (lost, all_))
+        computes = any(
+            node.op_type not in MOVES and not all(map(is_const, filter(None, node.output))) for node in remaining
+        )
+        return cls((len(left), len(nodes)), (lost, all_), computes)
 
     @property
     def is_some_left(self) -> bool:
-        """Says that the device has some of the convolutions and products, where there are any."""
-        return self.macs[0] < self.macs[1] or not self.macs[1]
+        """Says that the device has some of the convolutions and products; without any, something to compute."""
+        return self.macs[0] < self.macs[1] if self.macs[1] else self.computes
 
     def __str__(self) -> str:
         share = 100 * self.macs[0] / max(self.macs[1], 1)

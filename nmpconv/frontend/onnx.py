@@ -105,7 +105,7 @@ def _readable(graph: Graph, where: str) -> Graph:
 
 def _load(path: str | os.PathLike[str], shapes: Shapes, values: Values, outputs: Sequence[str]) -> Graph:
     """UnsupportedModel with the cut that was tried, where there is one, and what it leaves to the host. A cut that
-    leaves it all convolutions and products is none."""
+    leaves it all convolutions and products, or all that is more than moves, is none."""
 
     def walked(ends: Sequence[str]) -> Walk:
         free = {name: shape for name, shape in shapes.items() if name not in values}
@@ -133,7 +133,7 @@ def _load(path: str | os.PathLike[str], shapes: Shapes, values: Values, outputs:
         if shorter.rows:
             cut = shorter.cut()
             continue
-        work = Work.of(walk.nodes, shorter.nodes, walk.to.tensor)
+        work = Work.of(walk.nodes, shorter.nodes, walk.to.tensor, shorter.to.is_const)
         if not work.is_some_left:
             break
         hint = f"to leave {work} to the host, cut the graph: --outputs {','.join(cut)}"

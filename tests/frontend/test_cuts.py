@@ -1,4 +1,4 @@
-"""Cuts that are suggested: tensors in place of their many parts, outputs of the model, and no scaler alone."""
+"""Cuts that are suggested: tensors in place of their many parts, outputs of the model, and no scaler or move alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx_text import build
 
 from nmpconv.errors import UnsupportedModel
 from nmpconv.frontend.onnx import load
@@ -62,3 +63,23 @@ def test_a_scaler_in_front_of_trees_is_no_cut(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="C code of the trees") as caught:
         load(tmp_path / "model.onnx")
     assert (caught.value.cut, caught.value.hint) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("(int64[1,4] x) => (y) { c = Cast<to=1>(x) y = NonZero(c) }", ()),
+        ("(float[1,4,6] x) => (y) { a = Transpose<perm=[0,2,1]>(x) b = Identity(a) y = NonZero(b) }", ()),
+        ("(float[1,4] x) => (y) <float k = {2}> { e = Exp(k) a = Concat<axis=1>(x, x) y = Unique(a) }", ()),
+        ("(float[1,4] x) => (y) <float[1,4] k = {1,2,3,4}> { e = Exp(k) a = Concat<axis=1>(x, e) y = Unique(a) }", ()),
+        ("(float[1,4] x) => (y) { b = Greater(x, x) c = Cast<to=1>(b) y = NonZero(c) }", ("c",)),
+        ("(int64[1,4] x) => (y) { c = Cast<to=1>(x) a = Tanh(c) y = NonZero(a) }", ("a",)),
+    ],
+)
+def test_a_cut_without_products_leaves_something_to_compute(text: str, cut: tuple[str, ...], tmp_path: Path) -> None:
+    """Casts and moves are nothing, nor is what depends on no input."""
+    build(text, 17, tmp_path / "model.onnx")
+    with pytest.raises(UnsupportedModel) as caught:
+        load(tmp_path / "model.onnx")
+    assert caught.value.cut == cut
+    assert bool(caught.value.hint) == bool(cut)
