@@ -24,10 +24,14 @@ MOVES = ("transpose", "reshape")
 
 
 class Editor:
-    """A mutable copy of a graph. Nodes keep their place in the order; a new one has the place of the node ``at``."""
+    """A mutable copy of a graph. Nodes keep their place in the order; a new one has the place of the node ``at``.
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    apart: tensors whose integers are to be the model's seem to come from nowhere and to go to several places, so that
+    no case looks across them.
+    """
+
+    def __init__(self, graph: Graph, *, apart: bool = False) -> None:
+        self._graph, self._apart = graph, apart
         self.inputs = graph.inputs
         self.outputs = frozenset(graph.outputs)
         self.values: dict[str, Value] = dict(graph.values)
@@ -56,6 +60,18 @@ class Editor:
         """Checks for a tensor that the model rounds to a grid which is to be kept."""
         return self._graph.faithful and name in self._graph.given
 
+    def keeps_integers(self, name: str) -> bool:
+        """Checks for a grid that is to be kept and has a power of two as its step: a step that is another one than the
+        model's rounds to other integers anyway."""
+        return self.keeps_grid(name) and self._graph.given[name].is_power
+
+    def shares_grid(self, name: str, other: str) -> bool:
+        """Checks that two tensors have one grid that is to be kept, or none."""
+        if not (self.keeps_grid(name) or self.keeps_grid(other)):
+            return True
+        first, second = (self._graph.given.get(tensor) for tensor in (name, other))
+        return first is not None and first.is_same(second)
+
     def data(self, name: str) -> np.ndarray:
         """A constant in float64."""
         data = self.values[name].data
@@ -64,8 +80,8 @@ class Editor:
         return data.astype(np.float64)
 
     def producer(self, name: str) -> Node | None:
-        """The node that computes a value; None for inputs and constants."""
-        node = self._producer.get(name)
+        """The node that computes a value; None for inputs and constants, and for what is apart."""
+        node = None if self._is_apart(name) else self._producer.get(name)
         return None if node is None else self._nodes[node]
 
     def users(self, name: str) -> list[Node]:
@@ -76,9 +92,10 @@ class Editor:
         return len(self._users.get(name, ()))
 
     def only_user(self, name: str) -> Node | None:
-        """The one node that reads a value; None when there are more, or none, or it is an output of the graph."""
+        """The one node that reads a value; None when there are more, or none, or it is an output of the graph, or is
+        apart."""
         users = self.users(name)
-        return users[0] if len(users) == 1 and name not in self.outputs else None
+        return users[0] if len(users) == 1 and name not in self.outputs and not self._is_apart(name) else None
 
     def fresh(self, base: str) -> str:
         """An unused name for nodes and values, ``base~1`` and up; a mark that base itself has is dropped first."""
@@ -154,9 +171,10 @@ class Editor:
         """Take out a node that only repeats its first input; False when input and output are both the graph's."""
         source, out = node.inputs[0], node.outputs[0]
         if out in self.outputs:
-            producer = self.producer(source)
-            if producer is None or source in self.outputs:
+            maker = self._producer.get(source)
+            if maker is None or source in self.outputs:
                 return False
+            producer = self._nodes[maker]
             self.remove(node)
             self.put(replace(self.values[source], name=out))
             self.set(replace(producer, outputs=tuple(out if n == source else n for n in producer.outputs)))
@@ -211,6 +229,9 @@ class Editor:
         graph = replace(self._graph, inputs=self.inputs, nodes=tuple(reversed(nodes)), values=values)
         return self._graph if _is_same(graph, self._graph) else graph
 
+    def _is_apart(self, name: str) -> bool:
+        return self._apart and self.keeps_integers(name)
+
     def _link(self, node: Node, place: int) -> None:
         self._nodes[node.name] = node
         self._place[node.name] = place
@@ -229,9 +250,10 @@ def _is_same(graph: Graph, other: Graph) -> bool:
 Case = Callable[[Editor, Node], bool]
 
 
-def apply(graph: Graph, *cases: Case) -> Graph:
-    """Apply the cases to every node, in order, until none fires; the first that fires ends a node's turn."""
-    editor = Editor(graph)
+def apply(graph: Graph, *cases: Case, moves: bool = False) -> Graph:
+    """Apply the cases to every node, in order, until none fires; the first that fires ends a node's turn. moves: they
+    move and saturate what is on a grid, and compute nothing anew."""
+    editor = Editor(graph, apart=not moves)
     rounds = 10 * (len(graph.nodes) + 10)  # far more than any set of cases that ends at all
     for _ in range(rounds):
         turns = [node in editor and any(case(editor, node) for case in cases) for node in editor.order()]

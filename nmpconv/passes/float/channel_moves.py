@@ -29,7 +29,7 @@ PLACES = Quant(32, (0,), 0, 0)
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _at_once, _joined, partial(_in_weights, graph))
+    return apply(graph, _at_once, _joined, partial(_in_weights, graph), moves=True)
 
 
 def _at_once(editor: Editor, node: Node) -> bool:  # case 1

@@ -198,7 +198,8 @@ def _forward(ranges: Mapping[str, Bounds], editor: Editor, node: Node) -> bool: 
     affine_map = affine(editor, node)
     out = editor[node.outputs[0]]
     users = editor.users(out.name)
-    if affine_map is None or out.clamp is not None or out.name in editor.outputs or not users:
+    is_last = out.name in editor.outputs or not users or editor.keeps_integers(out.name)
+    if affine_map is None or out.clamp is not None or is_last:
         return False
     allowed = ranges.get(affine_map.x, (0.0, 0.0))
     if not all(_takes(editor, user, out.name, affine_map, allowed) for user in users):

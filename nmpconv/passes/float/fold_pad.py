@@ -19,7 +19,7 @@ from nmpconv.passes.rewrite import Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _merge, partial(_into_reader, known(graph, {})))
+    return apply(graph, _merge, partial(_into_reader, known(graph, {})), moves=True)
 
 
 def _merge(editor: Editor, node: Node) -> bool:  # case 1

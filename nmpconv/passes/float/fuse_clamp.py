@@ -18,7 +18,7 @@ from nmpconv.passes.rewrite import Clamp, Editor, apply, intersect
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _fuse, _raise)
+    return apply(graph, _fuse, _raise, moves=True)
 
 
 def _fuse(editor: Editor, node: Node) -> bool:  # case 1

@@ -45,8 +45,8 @@ TO_NCHW = (0, 3, 1, 2)
 
 def run(graph: Graph) -> Graph:
     sinks = (_sink, _sink_joined, _sink_reshape, _sink_past_reshape)
-    down = apply(graph, _merge, _merge_reshapes, *sinks, _merge_around_reshape, _into_weights)
-    return restore_names(apply(apply(down, _below_move), _relabel, _merge_reshapes))
+    down = apply(graph, _merge, _merge_reshapes, *sinks, _merge_around_reshape, _into_weights, moves=True)
+    return restore_names(apply(apply(down, _below_move, moves=True), _relabel, _merge_reshapes, moves=True))
 
 
 def _inverse(perm: Perm) -> Perm:

@@ -22,7 +22,7 @@ from nmpconv.passes.rewrite import Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, _identity, _neutral, *SLICES, _multiple)
+    return apply(graph, _identity, _neutral, *SLICES, _multiple, moves=True)
 
 
 def _identity(editor: Editor, node: Node) -> bool:  # case 1
@@ -38,7 +38,7 @@ def _identity(editor: Editor, node: Node) -> bool:  # case 1
 
 def _neutral(editor: Editor, node: Node) -> bool:  # case 1
     out = editor[node.outputs[0]]
-    if len(node.inputs) != 2 or out.clamp is not None or out.quant is not None:
+    if len(node.inputs) != 2 or out.clamp is not None or out.quant is not None or editor.keeps_integers(out.name):
         return False
     for place, (x, other) in enumerate((node.inputs, node.inputs[::-1])):
         if not editor[other].is_const or editor[x].is_const or editor[x].shape != out.shape:
@@ -105,7 +105,7 @@ def _factors(editor: Editor, name: str) -> dict[str, np.ndarray]:
     """The tensors of which this one is a multiple, itself included, and the factors."""
     factors = {name: np.ones((1,) * len(editor[name].shape))}
     node = editor.producer(name)
-    if node is not None and node.op == "mul" and editor[name].clamp is None:
+    if node is not None and node.op == "mul" and editor[name].clamp is None and not editor.keeps_integers(name):
         for x, constant in (node.inputs, node.inputs[::-1]):
             if editor[constant].is_const and editor[x].shape == editor[name].shape:
                 factors[x] = editor.data(constant)
@@ -119,7 +119,7 @@ def _duplicate(editor: Editor, node: Node) -> bool:  # case 5
         if other is node or (other.op, other.inputs, other.params) != (node.op, node.inputs, node.params):
             continue
         twin = editor[other.outputs[0]]
-        if (twin.clamp, twin.quant) != (out.clamp, out.quant):
+        if (twin.clamp, twin.quant) != (out.clamp, out.quant) or not editor.shares_grid(out.name, twin.name):
             continue
         editor.remove(node)
         editor.rename_uses(out.name, twin.name)

@@ -20,7 +20,7 @@ from nmpconv.passes.rewrite import Editor, apply
 
 
 def run(graph: Graph) -> Graph:
-    return apply(graph, partial(_earlier, graph), *prune.SLICES)
+    return apply(graph, partial(_earlier, graph), *prune.SLICES, moves=True)
 
 
 def _earlier(graph: Graph, editor: Editor, node: Node) -> bool:  # cases 1 and 2
