@@ -79,3 +79,24 @@ output z
     given = {name: Given(step, 0, "int8") for name, step in zip("ab", steps, strict=True)}
     after = PASSES["prune"](replace(graph, given=given, faithful=True))
     assert len({node.inputs[0] for node in after.nodes if node.op == "maximum"}) == left
+
+
+@pytest.mark.parametrize(("step", "whole"), [(0.25, "a"), (0.5, "c")])
+def test_a_part_of_a_concat_on_another_grid_is_rounded_there(step: float, whole: str) -> None:
+    graph = parse(
+        """graph net
+input a : float32[1,4]
+input b : float32[1,4]
+c_op = concat(a, b) axis=1
+  c : float32[1,8]
+s_op = slice(c) starts=[0,1] steps=[1,1] sizes=[1,3]
+  s : float32[1,3]
+y_op = lookup(s) function="tanh"
+  y : float32[1,3]
+output y
+output c
+"""
+    )
+    given = {"a": Given(0.25, 0, "int8"), "c": Given(step, 0, "int8")}
+    after = PASSES["prune"](replace(graph, given=given, faithful=True))
+    assert [node.inputs for node in after.nodes if node.op == "slice"] == [(whole,)]

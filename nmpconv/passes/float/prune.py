@@ -76,6 +76,8 @@ def _part(editor: Editor, node: Node) -> bool:  # case 3
     for name in above.inputs:
         stop = start + editor[name].shape[axis]
         if start <= min(places) and max(places) < stop and not editor[name].is_const:
+            if not editor.shares_grid(name, node.inputs[0]):
+                return False
             if node.op == "gather":
                 p = replace(p, index=tuple(i - start for i in p.index))
             else:
