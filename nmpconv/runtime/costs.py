@@ -93,8 +93,9 @@ def estimated(data: bytes, target: str) -> list[int]:
 
 def totals(data: bytes, targets: Sequence[str]) -> list[int]:
     """Instructions of a file on each of these targets, as `estimated` has them."""
-    efforts = _efforts(read(data))
-    return [sum(_estimated(efforts, interpreter.needs_of_target(data, target), target)) for target in targets]
+    needs = [interpreter.needs_of_target(data, target) for target in targets]  # takes no file that is wrong
+    efforts = _efforts(read(data, verified=True))
+    return [sum(_estimated(efforts, need, target)) for target, need in zip(targets, needs, strict=True)]
 
 
 def _estimated(efforts: Sequence[Effort], needs: TargetNeeds, target: str) -> list[int]:
