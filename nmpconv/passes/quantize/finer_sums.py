@@ -7,7 +7,8 @@
    those of int8 with a step of their own (AMD Quark's XINT8). Where a requantize would round a tie to an odd integer, a
    finer step is subtracted before the sum is rounded: ties go to even integers, as in the model. A sum that is never
    negative has a bit more if it is stored less its middle.
-3. A sum of two tensors of 8 bits, or a mean of 2, 4, ... elements, many of whose results are ties: a table of all of
+3. So have products of two tensors, or matrices, of 8 bits without origins, if 16 bits hold them.
+4. A sum of two tensors of 8 bits, or a mean of 2, 4, ... elements, many of whose results are ties: a table of all of
    them rounds these to even.
 """
 
@@ -24,7 +25,7 @@ from nmpconv.ir import Given, Graph, Node, Value
 from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.average_pool import AveragePoolParams
 from nmpconv.ops.common.even_tables import TOWARDS_16, is_odd, ties_to_even
-from nmpconv.ops.common.traits import Origins
+from nmpconv.ops.common.traits import Factors, Origins
 from nmpconv.ops.lookup import FINEST
 from nmpconv.ops.requantize import requantize
 from nmpconv.ops.sub import Sub
@@ -95,6 +96,8 @@ def _rounded(finer: Finer, node: Node, grid: Given, rows: Mapping[str, Row]) -> 
         bits = _bits_of(grid, y.origin, exponent)
         finer.add(replace(y, name=name), stats, 16, exponent - bits)
         return [_less(finer, summed, math.ldexp(0.5, exponent - bits)), requantize(name, name, out)]
+    if grid.is_power and 0 < (bits := _bits_of_products(graph, node, rows)) <= INT16_FINER:
+        return _to_even(finer, node, exponent, bits, 0.0)
     if grid.is_power and (below := _bits_below(graph, node, rows)):
         finer.graph = graph.with_values(replace(y, clamp=None))
         finer.add(replace(y, name=name), stats, 16, exponent - INT16_FINER)
@@ -102,8 +105,21 @@ def _rounded(finer: Finer, node: Node, grid: Given, rows: Mapping[str, Row]) -> 
     return [node]
 
 
+def _bits_of_products(graph: Graph, node: Node, rows: Mapping[str, Row]) -> int:
+    """Bits that products of tensors of 8 bits without origins, or sums of such, have below the steps of the output; 0 of
+    others."""
+    is_product = OPS[node.op].tensor_factors(node.params, graph.ins(node), graph[node.outputs[0]]) == Factors.PRODUCT
+    names = (*node.outputs, *node.inputs)
+    ports = [rows.get(name, {}) for name in names]
+    narrow = all("exponent" in row and row["bits"].value == 8 for row in ports)
+    if not is_product or not narrow or any(graph[name].origin for name in names):
+        return 0
+    exponent, *factors = (row["exponent"].value for row in ports)
+    return exponent - sum(factors)
+
+
 def _to_even(finer: Finer, node: Node, exponent: int, bits: int, middle: float) -> list[Node]:
-    """Case 2. exponent: of the result. bits: of the sum below it. middle: what the sum is stored less."""
+    """Cases 2 and 3. exponent: of the result. bits: of the sum below it. middle: what the sum is stored less."""
     name, out, step = f"{node.name}.sum", node.outputs[0], math.ldexp(1.0, exponent - bits)
     half, odd, y = f"{node.name}.half", f"{node.name}.odd", finer.graph[out]
     clamp, stats = None if y.clamp is None else (y.clamp[0] - middle, y.clamp[1] - middle), finer.stats[out]
@@ -115,7 +131,7 @@ def _to_even(finer: Finer, node: Node, exponent: int, bits: int, middle: float) 
         Value(odd, y.shape, origin=middle), TensorStats(-middle, step - middle, 1), 16 if middle else 8, exponent - bits
     )
     return [
-        _less(finer, replace(node, outputs=(name,)), middle),
+        _less(finer, replace(node, outputs=(name,)), middle) if middle else replace(node, outputs=(name,)),
         requantize(half, name, half),
         is_odd(odd, half, odd, math.ldexp(1.0, exponent), step, moved.origin, middle),
         Node(Sub.name, f"{node.name}.even", (name, odd), (out,), Sub.Params()),
@@ -183,7 +199,7 @@ def _bits_below(graph: Graph, node: Node, rows: Mapping[str, Row]) -> int:
 
 
 def _table(name: str, y: Value, grid: Given, below: int) -> Node:
-    """Case 3: the table of a sum with so many bits below the grid; it has a sample at each of its results."""
+    """Case 4: the table of a sum with so many bits below the grid; it has a sample at each of its results."""
     low, high = y.clamp or (-math.inf, math.inf)
     shift = y.origin
     return ties_to_even(
