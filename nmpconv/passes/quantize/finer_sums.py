@@ -106,8 +106,10 @@ def _rounded(finer: Finer, node: Node, grid: Given, rows: Mapping[str, Row]) -> 
 
 
 def _bits_of_products(graph: Graph, node: Node, rows: Mapping[str, Row]) -> int:
-    """Bits that products of tensors of 8 bits without origins, or sums of such, have below the steps of the output; 0 of
-    others."""
+    """Bits that products of tensors of 8 bits without origins, and sums of these, have below the steps of the output.
+
+    0: there are none, or they are others.
+    """
     is_product = OPS[node.op].tensor_factors(node.params, graph.ins(node), graph[node.outputs[0]]) == Factors.PRODUCT
     names = (*node.outputs, *node.inputs)
     ports = [rows.get(name, {}) for name in names]
