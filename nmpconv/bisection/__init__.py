@@ -26,7 +26,7 @@ from nmpconv.conversion.candidates import CandidateEvaluator, EvaluatedCandidate
 from nmpconv.conversion.decision import finisher
 from nmpconv.conversion.sensitivity import LEVERS, Lever, Proposal, measured, proposals
 from nmpconv.conversion.validation import Score
-from nmpconv.data.samples import Data, spread
+from nmpconv.data.samples import Data
 from nmpconv.errors import InputError
 from nmpconv.evaluation.task_metrics import Measure, open_measure, results
 from nmpconv.file import reader
@@ -36,7 +36,6 @@ from nmpconv.passes.quantize.shared_grids import grid_groups
 
 __all__ = ["Bisected", "Lever", "Row", "Small", "bisect"]
 
-IMAGES = 32  # that all is measured on
 LEAST_DB = 0.05  # of a gain that a lever is tried for
 NOTHING = "# Nothing that was tried helps.\n"
 HEAD = """\
@@ -87,8 +86,7 @@ def bisect(
     with threadpool_limits(1):
         rebuilt = rebuild(path, model, reader.read(content), data, recipe, progress)
         goal = None if metric is None else _goal(rebuilt, metric, decoder)
-        at = spread(len(rebuilt.known.feeds), IMAGES)
-        images = rebuilt.known.feeds.subset(at)
+        images = rebuilt.known.feeds.subset(rebuilt.measured)
         ranking = rank(rebuilt, images, goal, progress)
         trials = _trials(rebuilt, images, goal)
         score, _, value = trials.run(content)
@@ -107,7 +105,6 @@ def bisect(
 
 def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> RankedBy:
     size, labels = rebuilt.known.size, rebuilt.known.labels
-    at = spread(len(rebuilt.known.feeds), IMAGES)
 
     def value(measure: Measure) -> float:
         scores = results(measure, metric)
@@ -116,13 +113,13 @@ def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> RankedBy:
         return next(iter(scores.values()))
 
     open_measure(metric, decoder, size)
-    known = [None if labels is None else labels[i] for i in at]
+    known = [None if labels is None else labels[i] for i in rebuilt.measured]
     return RankedBy(lambda: open_measure(metric, decoder, size), value, known)
 
 
 def _trials(rebuilt: Rebuilt, images: Sequence[Mapping], goal: RankedBy | None) -> CandidateEvaluator:
     labels = rebuilt.known.labels
-    known = None if labels is None else [labels[i] for i in spread(len(rebuilt.known.feeds), IMAGES)]
+    known = None if labels is None else [labels[i] for i in rebuilt.measured]
     metadata, target = rebuilt.file.metadata, rebuilt.options.target
     asked = None if goal is None else (goal.begin, "")
     trial = ValidationSet(images, known, rebuilt.fitter.images, finisher(rebuilt.options), metadata, target, asked)

@@ -30,7 +30,6 @@ from nmpconv.ir import Graph, Node
 from nmpconv.ops.op import quant_of
 
 SHARE = 0.5  # of the gain in the whole model, that a part must show
-IMAGES = 32
 STEPS = (0, 1, 2, 4, 8, 16, 32)  # ops around the tensor that are tried
 WHOLE = {"equalize": "none", "rounding": "nearest"}  # a part would be equalized otherwise, with other exponents
 
@@ -125,9 +124,7 @@ def _part(rebuilt: Rebuilt, proto: onnx.ModelProto, inputs: Sequence[str], outpu
     engine = OnnxEngine(proto, shapes, list(dict.fromkeys([*inputs, *outputs])))
     seen: dict[str, list[np.ndarray]] = {name: [] for name in (*inputs, *outputs)}
     types: dict[str, int] = {}
-    count = min(IMAGES, len(known.feeds))
-    for i in range(count):
-        at = i * len(known.feeds) // count
+    for at in rebuilt.measured:
         sample = {name: model_input(s[at], s.preprocess, shapes[name]) for name, s in known.samples.items()}
         for name, value in engine.run(sample).items():
             seen[name].append(np.asarray(value, np.float32))

@@ -27,7 +27,7 @@ from nmpconv.conversion.context import Context
 from nmpconv.conversion.option_types import is_allowed, option_flag
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import Fitter, Prepared, Recipe
-from nmpconv.data.samples import Data, Samples
+from nmpconv.data.samples import Data, Samples, spread
 from nmpconv.errors import InputError
 from nmpconv.file.reader import FilePort, FileTensor, Model
 from nmpconv.graph.trace import Trace
@@ -35,6 +35,7 @@ from nmpconv.ir import Graph, Quant
 from nmpconv.ops import WEIGHTED, layer_inputs
 from nmpconv.passes.quantize.overrides import Choices, Row, Said
 
+IMAGES = 32  # that all is measured on
 OTHER_NUMBERS = 0.02  # by how much the size of a layer's weights may differ, before they are not those of the file
 PLACE = "the file"
 
@@ -54,6 +55,12 @@ class Rebuilt:
     integers: Graph
     chosen: Graph
     edited: tuple[str, ...]
+
+    @property
+    def measured(self) -> list[int]:
+        """Samples that all is measured on."""
+        indices = self.known.kept
+        return [indices[i] for i in spread(len(indices), IMAGES)]
 
     @property
     def moved(self) -> dict[str, int]:

@@ -46,6 +46,7 @@ class TensorStats:
     channel_min, channel_max (float32), channel_mean (float64): [C] of the last axis; None where it is too long.
     samples: how many. peak_mean, peak_spread (float64): mean over samples of a channel's largest magnitude, and the sum
     of its squared deviations from that; [C], or [1] of the whole tensor where the axis is too long. None: not known.
+    sample_peaks (float32): [samples], the largest magnitude in each; None where statistics were merged.
     """
 
     min: float = np.inf
@@ -59,6 +60,7 @@ class TensorStats:
     samples: int = 0
     peak_mean: np.ndarray | None = None
     peak_spread: np.ndarray | None = None
+    sample_peaks: np.ndarray | None = None
 
     @classmethod
     def of(cls, x: np.ndarray) -> TensorStats:
@@ -88,6 +90,7 @@ class TensorStats:
             stats = cls(float(low.min()), float(high.max()), every.size, float(mean.mean()), samples=count)
             stats.peak_mean = np.add.reduce(peaks) / count
             stats.peak_spread = np.add.reduce((peaks - stats.peak_mean) ** 2)
+            stats.sample_peaks = peaks.max(1).astype(np.float32)
         if width <= CHANNELS_MAX:
             stats.channel_min, stats.channel_max, stats.channel_mean = low, high, mean
         if stats.is_finite:
@@ -146,6 +149,7 @@ class TensorStats:
             share, apart = other.samples / (self.samples + other.samples), other.peak_mean - self.peak_mean
             self.peak_spread = self.peak_spread + other.peak_spread + apart**2 * share * self.samples
             self.peak_mean = self.peak_mean + apart * share
+        self.sample_peaks = None
         self.samples += other.samples
 
     def reach(self) -> np.ndarray:
@@ -269,6 +273,23 @@ class SampleSubset:
         return TensorStats.of_samples(inside) if inside else TensorStats()
 
 
+@dataclass
+class SamplePeaks:
+    """Largest magnitudes of each sample. by_tensor: float32 [samples], empty until `observe` sets it."""
+
+    by_tensor: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def begin(self, names: Iterable[str], samples: int) -> None:
+        """Forgets what was seen before."""
+        self.by_tensor = {name: np.zeros(samples, np.float32) for name in names}
+
+    def add(self, name: str, indices: range, stats: TensorStats) -> None:
+        """Takes the peaks of a tensor in some samples."""
+        self.by_tensor[name][indices.start : indices.stop] = (
+            stats.peak if stats.sample_peaks is None else stats.sample_peaks
+        )
+
+
 def observe(
     engine: FloatEngine,
     feeds: Sequence[Mapping[str, np.ndarray]],
@@ -276,16 +297,19 @@ def observe(
     progress: Progress = silent,
     limits: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
     subset: SampleSubset | None = None,
+    peaks: SamplePeaks | None = None,
 ) -> dict[str, TensorStats]:
     """Run every sample and gather statistics of the tensors ``names`` that the engine fetches (None: of all).
 
     limits: least and largest value of each channel [C] by name; what lies beyond counts as that. subset: samples that
-    count twice. OutOfRange when the float model itself gives NaN or infinity.
+    count twice. peaks: gets those of each sample. OutOfRange when the float model itself gives NaN or infinity.
     """
     stats = {name: TensorStats() for name in (engine.fetch if names is None else names)}
     apart = {name: TensorStats() for name in stats}
     if subset is not None:
         subset.stats = apart
+    if peaks is not None:
+        peaks.begin(stats, len(feeds))
 
     def measured(indices: range) -> dict[str, tuple[TensorStats, TensorStats]]:
         runs, by_name = [engine.run(feeds[i]) for i in indices], dict[str, tuple[TensorStats, TensorStats]]()
@@ -311,6 +335,8 @@ def observe(
         chunk = groups[start : start + together]
         for group, by_name in zip(chunk, each(measured, chunk), strict=True):
             for name, (every, inside) in by_name.items():
+                if peaks is not None:
+                    peaks.add(name, group, every)
                 stats[name].merge(every)
                 apart[name].merge(inside)
             for i in group:

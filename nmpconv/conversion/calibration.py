@@ -10,10 +10,10 @@ from pathlib import Path
 from nmpconv.base import stream_spec
 from nmpconv.base.files import read_lines
 from nmpconv.base.progress import Progress
-from nmpconv.calib import parity
+from nmpconv.calib import outliers, parity
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
-from nmpconv.calib.observers import SampleSubset, TensorStats, observe
+from nmpconv.calib.observers import SamplePeaks, SampleSubset, TensorStats, observe
 from nmpconv.calib.parity import Parity
 from nmpconv.conversion import import_check
 from nmpconv.conversion.context import Context
@@ -93,6 +93,19 @@ class Calibrated:
     narrowed: str = ""
     limit: InstructionLimit | None = None
     two_thirds: Mapping[str, TensorStats] = field(default_factory=dict)
+    outliers: Mapping[int, float] = field(default_factory=dict)
+    dropped: bool = False
+    profile: profiles.Profile | None = None
+
+    @property
+    def kept(self) -> list[int]:
+        """Samples that statistics are of."""
+        return [i for i in range(len(self.feeds)) if not self.dropped or i not in self.outliers]
+
+    @property
+    def names(self) -> list[str]:
+        """Paths of the samples."""
+        return next((item.paths for item in self.samples.values()), [])
 
     @property
     def size(self) -> Size | None:
@@ -148,9 +161,24 @@ def import_without_data(context: Context) -> Graph:
 
 def calibrate(context: Context, imported: Imported) -> Calibrated:
     """Observes the activations, or takes a profile's statistics, or the ranges of a quantized model."""
-    options, trace, graph, feeds = context.options, context.trace, imported.graph, imported.feeds
+    known = _calibrated(context, imported, {})
+    if not known.outliers or not context.options.drop_outliers:
+        return known
+    return without_outliers(context, imported, known.outliers)
+
+
+def without_outliers(context: Context, imported: Imported, outside: Mapping[int, float]) -> Calibrated:
+    """The same of the other samples. outside: see `Calibrated.outliers`."""
+    return replace(_calibrated(context, imported, outside), outliers=outside, dropped=True)
+
+
+def _calibrated(context: Context, imported: Imported, outside: Mapping[int, float]) -> Calibrated:
+    options, trace, graph = context.options, context.trace, imported.graph
+    inside = [i for i in range(len(imported.feeds)) if i not in outside]
+    feeds = imported.feeds.subset(inside) if outside else imported.feeds
     two_thirds = _two_thirds(options, graph, len(feeds))
-    graph, stats = _statistics(graph, feeds if imported.samples else None, options, context.progress, two_thirds)
+    observed, sample_peaks = feeds if imported.samples else None, SamplePeaks()
+    graph, stats, profile = _statistics(graph, observed, options, context.progress, two_thirds, sample_peaks)
     every = dict(stats)
     trace(graph, "FLOAT", "saturations")
     peaks = {name: seen.peak for name, seen in stats.items()}
@@ -162,7 +190,9 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     trace(graph, "FLOAT", "attention_masks")
     masked = frozenset(name for name, stat in stats.items() if stat is not seen.get(name))
 
-    check = cache(partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(feeds)))
+    check = cache(
+        partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(imported.feeds))
+    )
     bits = activation_bits(graph, str(options.bits), options.widths)
     states = recurrent_states.checked(graph, options.state or ())
     # Recipes hold the equalization that was best, and exponents of inputs that are to stay as they are.
@@ -207,6 +237,7 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     most = min(_affordable(graph), FAST_IMAGES if options.fast else FIT_IMAGES)
     fitted = (scattered if states or graph.variables else spread)(len(feeds), most)
     images = [feeds[i] for i in fitted]
+    all_feeds = imported.feeds.of(graph) if outside else feeds
     method = Method(options.method, options.percentile)
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
@@ -214,7 +245,18 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     # Of a model with large activations, fewer are fitted on than were observed.
     apart = two_thirds.stats if two_thirds is not None and len(fitted) == len(feeds) else {}
     known = {name: seen for name, seen in apart.items() if name in stats and stats[name] is every[name]}
-    return Calibrated(imported.samples, feeds, check, fitter, tuple(fitted), masked, two_thirds=known)
+    places = tuple(inside[i] for i in fitted)
+    return Calibrated(
+        imported.samples,
+        all_feeds,
+        check,
+        fitter,
+        places,
+        masked,
+        two_thirds=known,
+        outliers=outliers.found(sample_peaks),
+        profile=profile,
+    )
 
 
 def _stored(
@@ -291,29 +333,33 @@ def _image_inputs(graph: Graph, options: Options) -> dict[str, Preprocess]:
 
 
 def _statistics(
-    graph: Graph, feeds: Feeds | None, options: Options, progress: Progress, subset: SampleSubset | None
-) -> tuple[Graph, dict[str, TensorStats]]:
+    graph: Graph,
+    feeds: Feeds | None,
+    options: Options,
+    progress: Progress,
+    subset: SampleSubset | None,
+    peaks: SamplePeaks,
+) -> tuple[Graph, dict[str, TensorStats], profiles.Profile | None]:
     """Statistics of the activations: a profile's, those seen on samples, or the ranges that a model has; with the
-    graph, which saturates where the model does. A profile that is saved is of the graph before that."""
+    graph, which saturates where the model does, and the profile to save, of the graph before that."""
 
     def observed(graph: Graph) -> dict[str, TensorStats]:
         if feeds is None:
             return {}
         names = [value.name for value in graph.activations()]
         engine = FloatEngine(graph, names, threads=1)
-        return observe(engine, feeds, names, progress, subset=subset)
+        return observe(engine, feeds, names, progress, subset=subset, peaks=peaks)
 
     seen = observed(graph) if options.load_profile is None else profiles.load(options.load_profile).stats_for(graph)
     rounded = given_grids.of_rounded(graph) if seen else graph
     stats = ranges.run(rounded, seen)
-    if options.save_profile is not None:
-        profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), seen or stats))
+    saved = None if options.save_profile is None else profiles.Profile(graph_hash(graph), seen or stats)
     saturated = saturations.run(rounded, seen)
     if saturated is not rounded and seen:
         if options.load_profile is None:
             seen = observed(saturated)
         stats = ranges.run(saturated, {**seen, **saturations.unsaturated(saturated, seen)})
-    return saturated, stats
+    return saturated, stats, saved
 
 
 def _two_thirds(options: Options, graph: Graph, count: int) -> SampleSubset | None:

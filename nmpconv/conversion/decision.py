@@ -51,6 +51,10 @@ class Decision:
     front: tuple[Candidate, ...] = ()
     contenders: tuple[Recipe, ...] = ()
 
+    def noted(self, *notes: str) -> Decision:
+        """The same with these notes more."""
+        return replace(self, notes=(*self.notes, *notes))
+
 
 def limit_costs(context: Context, calibrated: Calibrated) -> Calibrated:
     """Takes 16 bits from tensors that nobody asked them for, where they cost much on a microcontroller."""
@@ -116,8 +120,8 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
             fitter = calibrated.fitter.with_choices(
                 widened(decision.fitter.choices, after.wide, cheap_promotions.PLACE)
             )
-            decision = _decided(context, fitter, contenders, ("zero_points", "bias_correction"))
-            decision = replace(decision, notes=(*notes, *decision.notes))
+            again = _decided(context, fitter, contenders, ("zero_points", "bias_correction"))
+            decision = replace(again, notes=(*notes, *again.notes), warnings=decision.warnings)
         else:
             decision = _promoted(decision, after, score, cheap_promotions.PLACE, context.trace)
             decision = replace(decision, notes=notes)
@@ -138,7 +142,8 @@ def search_widths(context: Context, calibrated: Calibrated, decision: Decision) 
     taken, front = search.run()
     score = Score(taken.db, taken.agreement, len(trial.images), taken.db_margin)
     decision = _promoted(decision, taken, score, mixed_precision.PLACE, context.trace)
-    return replace(decision, warnings=search.warnings(taken), front=tuple(front))
+    warnings = (*decision.warnings, *search.warnings(taken))
+    return replace(decision, warnings=warnings, front=tuple(front))
 
 
 def _promoted(decision: Decision, candidate: Candidate, score: Score, place: str, trace: Trace) -> Decision:

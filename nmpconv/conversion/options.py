@@ -289,6 +289,18 @@ class Options:
     method: Method = field(
         default="mse", metadata=as_flag(EXPERTS, "How ranges are chosen.", recorded="method", recipe=True)
     )
+    drop_outliers: bool | None = field(
+        default=None,
+        metadata=as_flag(
+            EXPERTS,
+            "Leave out samples that reach much farther than all others; default: where the others gain by it.",
+            spelling="--drop-outliers/--keep-outliers",
+            shows_default=False,
+            recorded="drop_outliers",
+            recorded_default=False,
+            recipe=True,
+        ),
+    )
     percentile: float = field(
         default=99.99,
         metadata=as_flag(EXPERTS, "For --method percentile.", low=50, high=100, recorded="percentile", recipe=True),

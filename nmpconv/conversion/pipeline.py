@@ -13,11 +13,13 @@ from nmpconv.base.garbage import seldom_collected
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.verdict import Quality
 from nmpconv.base.workers import Here, opened
+from nmpconv.calib import profile as profiles
 from nmpconv.calib.observers import TensorStats
 from nmpconv.conversion import decision as decisions
 from nmpconv.conversion import (
     diagnostics,
     file_contents,
+    outlier_choice,
     quantized_model,
     ram_plan,
     recipes,
@@ -98,6 +100,9 @@ def fit(context: Context, data: Mapping[str, Data] | None) -> Fitted:
         calibrated.check()  # a wrong import is reported before the work
         calibrated = limit_costs(context, calibrated)
         decision = choose_recipe(context, calibrated)
+        context, calibrated, decision = outlier_choice.run(context, imported, calibrated, decision)
+        if context.options.save_profile is not None and calibrated.profile is not None:
+            profiles.save(context.options.save_profile, calibrated.profile)
         decision = promote_cheap_tensors(context, calibrated, decision)
         decision = search_widths(context, calibrated, decision)
         context.progress("quantize", 0, 1)
@@ -166,6 +171,7 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
             if options.faithful
             else ()
         ),
+        *outlier_choice.warnings(calibrated, quantized.whole),
         *diagnostics.saturating(decision.prepared.ranged),
         *diagnostics.degenerate(fitter.images, fitter.graph.pixels, count),
         *diagnostics.quality(

@@ -75,7 +75,7 @@ def validate(context: Context, calibrated: Calibrated, decision: Decision, whole
             noises = score.noises
         if unseen is not None:
             score, _, metric = trials.run(_file(unseen), noises)
-    names, every = _names(calibrated), calibrated.labels
+    names, every = calibrated.names, calibrated.labels
     labels = None if every is None else [every[i] for i in trial.indices]
     how = "" if apart else ", fitted without them" if unseen else ", fitted without them but for ranges"
     unit = f"validation {calibrated.unit}{how}"
@@ -117,7 +117,7 @@ def of_fitted(report: Report, unit: str, images: int) -> Quality:
 
 def beside_quantized(calibrated: Calibrated, score: Score) -> Quality:
     """The figures of a quantized model whose integers are to stay, beside the model as it is."""
-    names = _names(calibrated)
+    names = calibrated.names
     compared = [names[i] for i in compared_on(len(calibrated.feeds))]
     return score.quality(compared, None, f"{calibrated.unit}, with the model's own rounding")
 
@@ -139,8 +139,3 @@ def _boxes(context: Context, calibrated: Calibrated) -> Sequence[np.ndarray] | N
         raise UsageError("boxes need images", where="--boxes")
     height, width = first.size
     return box_labels.read(file, first.paths, (width, height), first.preprocess)
-
-
-def _names(calibrated: Calibrated) -> list[str]:
-    """Paths of the samples."""
-    return next((item.paths for item in calibrated.samples.values()), [])

@@ -9,7 +9,7 @@ import pytest
 
 from nmpconv.calib import observers
 from nmpconv.calib.histogram import BINS, PER_STEP, Histogram
-from nmpconv.calib.observers import CHANNELS_MAX, COUNTED, SampleSubset, TensorStats, observe
+from nmpconv.calib.observers import CHANNELS_MAX, COUNTED, SamplePeaks, SampleSubset, TensorStats, observe
 
 RNG = np.random.default_rng(4)
 SAMPLES = [np.float32(10.0 ** RNG.integers(-3, 4)) * RNG.normal(size=(1, 6, 5, 7)).astype(np.float32) for _ in range(9)]
@@ -277,3 +277,20 @@ def test_a_grid_may_end_beyond_float32() -> None:
     assert stats.channel_min is not None
     assert stats.min == np.finfo(np.float32).min
     assert (stats.channel_min == stats_of(SAMPLES).channel_min).all()
+
+
+@pytest.mark.parametrize("together", [1, 1 << 18])
+def test_peaks_of_each_sample(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    class Engine:
+        values, fetch = 6, ("x", "y")
+
+        def run(self, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {"x": feed["x"], "y": 0 * feed["x"]}
+
+    monkeypatch.setattr(observers, "VALUES", together)
+    monkeypatch.setattr(observers, "EACH", 1)
+    feeds, peaks = [{"x": np.array([[-i, i / 2, 0.25]], np.float32)} for i in range(7)], SamplePeaks()
+    for _ in range(2):
+        observe(Engine(), feeds, peaks=peaks)  # type: ignore[arg-type]
+        assert peaks.by_tensor["x"].tolist() == [0.25, 1, 2, 3, 4, 5, 6]
+        assert not peaks.by_tensor["y"].any()
