@@ -27,7 +27,14 @@ from nmpconv.conversion import (
     sound_ports,
     verdict_samples,
 )
-from nmpconv.conversion.calibration import Calibrated, calibrate, front_end, import_model, import_without_data
+from nmpconv.conversion.calibration import (
+    Calibrated,
+    Imported,
+    calibrate,
+    front_end,
+    import_model,
+    import_without_data,
+)
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.decision import Decision, choose_recipe, limit_costs, promote_cheap_tensors, search_widths
@@ -94,22 +101,26 @@ def convert(model: Path, data: Mapping[str, Data] | None, options: Options, prog
 def fit(context: Context, data: Mapping[str, Data] | None) -> Fitted:
     """The first half of `convert`: up to the integer graph."""
     with one_thread(), seldom_collected():
-        imported = import_model(context, data or {})
-        calibrated = calibrate(context, imported)
-        context.measure(calibrated.size)
-        calibrated.check()  # a wrong import is reported before the work
-        calibrated = limit_costs(context, calibrated)
-        decision = choose_recipe(context, calibrated)
-        context, calibrated, decision = outlier_choice.run(context, imported, calibrated, decision)
-        if context.options.save_profile is not None and calibrated.profile is not None:
-            profiles.save(context.options.save_profile, calibrated.profile)
-        decision = promote_cheap_tensors(context, calibrated, decision)
-        decision = search_widths(context, calibrated, decision)
-        context.progress("quantize", 0, 1)
-        whole = decision.fitter.quantize(decision.prepared, decision.recipe.gptq, context.trace)
-        if context.options.fast:
-            decision.fitter.let_go(decision.prepared)
-        return Fitted(context, calibrated, decision, whole)
+        return fit_imported(context, import_model(context, data or {}))
+
+
+def fit_imported(context: Context, imported: Imported) -> Fitted:
+    """`fit` of a model that was imported, perhaps for other --bits."""
+    calibrated = calibrate(context, imported)
+    context.measure(calibrated.size)
+    calibrated.check()  # a wrong import is reported before the work
+    calibrated = limit_costs(context, calibrated)
+    decision = choose_recipe(context, calibrated)
+    context, calibrated, decision = outlier_choice.run(context, imported, calibrated, decision)
+    if context.options.save_profile is not None and calibrated.profile is not None:
+        profiles.save(context.options.save_profile, calibrated.profile)
+    decision = promote_cheap_tensors(context, calibrated, decision)
+    decision = search_widths(context, calibrated, decision)
+    context.progress("quantize", 0, 1)
+    whole = decision.fitter.quantize(decision.prepared, decision.recipe.gptq, context.trace)
+    if context.options.fast:
+        decision.fitter.let_go(decision.prepared)
+    return Fitted(context, calibrated, decision, whole)
 
 
 def finish(fitted: Fitted, whole: Graph, notes: Sequence[str] = ()) -> Result:

@@ -17,14 +17,13 @@ from nmpconv.base.progress import silent
 from nmpconv.base.workers import Here
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import TensorStats, observe
-from nmpconv.conversion.calibration import float_passes
+from nmpconv.conversion import calibration
 from nmpconv.conversion.context import Context
 from nmpconv.conversion.options import Options
-from nmpconv.conversion.pipeline import fit, place
+from nmpconv.conversion.pipeline import fit_imported, place
 from nmpconv.errors import InputError, InvalidModel, NmpError, UnsupportedModel, UsageError
 from nmpconv.file.writer import to_bytes
 from nmpconv.frontend.onnx import load
-from nmpconv.graph.trace import Trace
 from nmpconv.ir import Graph
 from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize import attention_masks, constant_masks, exact_square_roots, offsets, table_resolution
@@ -83,12 +82,16 @@ def _reason(error: NmpError) -> str:
 
 @dataclass(frozen=True)
 class Imported:
-    """A case, its files, and the float graph that is converted at each width."""
+    """A case, and what both widths share of its conversion: the float graph and the data.
+
+    masked, stats: the graph whose bounds are computed, and its statistics.
+    """
 
     case: Variant
     model: Path
-    data: Mapping[str, Path]
-    floats: Graph
+    found: calibration.Imported
+    masked: Graph
+    stats: Mapping[str, TensorStats]
 
     @staticmethod
     def of(case: Variant, folder: Path) -> Imported:
@@ -98,13 +101,36 @@ class Imported:
                 raise InputError("expected values that are not finite")
         path = folder / "model.onnx"
         onnx.save(case.model, path)
-        floats = float_passes(load(path, input_shapes=case.shapes), {}, Trace())
         data: dict[str, Path] = {}
         for i, name in enumerate(case.samples[0]):
             np.save(folder / f"{i}.npy", np.stack([sample[name] for sample in case.samples]))
-            if name in floats.inputs:
-                data[name] = folder / f"{i}.npy"
-        return Imported(case, path, data, floats)
+            data[name] = folder / f"{i}.npy"
+        context = _context(case, path, BITS[0])
+        try:
+            found = calibration.import_model(context, data)
+        except UsageError:  # of an input on which no output depends
+            inputs = load(path, input_shapes=case.shapes).inputs
+            found = calibration.import_model(context, {name: data[name] for name in inputs if name in data})
+        names = [value.name for value in found.graph.activations()]
+        observed = observe(FloatEngine(found.graph, names), case.samples, names)
+        masked, stats = constant_masks.run(found.graph, observed, case.samples)
+        return Imported(case, path, found, *attention_masks.run(masked, stats))
+
+
+def _context(case: Variant, model: Path, bits: int) -> Context:
+    """Plain rounding: what --rounding, --equalize and bias correction do to make results better on average has no
+    bound for the single element."""
+    options = Options(
+        bits=str(bits),
+        widths="strict",
+        method="max",
+        equalize="none",
+        rounding="nearest",
+        bias_correction=False,
+        drop_channels=False,
+        input_shape=case.shapes,
+    )
+    return Context.of(model, options, silent, Here())
 
 
 def run(imported: Imported, bits: int, noise: float = 0.0) -> tuple[float, str]:
@@ -130,28 +156,13 @@ def run(imported: Imported, bits: int, noise: float = 0.0) -> tuple[float, str]:
 def converted(imported: Imported, bits: int) -> tuple[interpreter.Net, Graph, Graph]:
     """(what runs, its integer graph, the float graph that it was made from); ranges are those of the case's own data.
 
-    Plain rounding: what --rounding, --equalize and bias correction do to make results better on average has no bound
-    for the single element. The stages of `convert` but its report, which takes a third of the time.
+    The stages of `convert` but its report, which takes a third of the time.
     """
-    case, floats = imported.case, imported.floats
-    options = Options(
-        bits=str(bits),
-        widths="strict",
-        method="max",
-        equalize="none",
-        rounding="nearest",
-        bias_correction=False,
-        drop_channels=False,
-        input_shape=case.shapes,
-    )
-    context = Context.of(imported.model, options, silent, Here())
-    graph = place(context, fit(context, imported.data).whole).planned
+    floats, context = imported.found.graph, _context(imported.case, imported.model, bits)
+    graph = place(context, fit_imported(context, imported.found).whole).planned
     origins = {v.name: v.origin for v in graph.activations() if v.origin and v.name in floats.values}
     widths = dict.fromkeys(floats.values, bits) | {v.name: quant_of(v).bits for v in graph.activations()}
     seen = {v.name: TensorStats(v.observed.min, v.observed.max, 1) for v in graph.activations() if v.observed}
-    names = [value.name for value in floats.activations()]
-    masked, stats = constant_masks.run(floats, observe(FloatEngine(floats, names), case.samples, names), case.samples)
-    deep, stats = attention_masks.run(masked, stats)
-    apart, stats, widths = table_resolution.run(deep, stats, widths)
+    apart, stats, widths = table_resolution.run(imported.masked, imported.stats, widths)
     exact, _, _ = exact_square_roots.run(apart, {**stats, **seen}, widths)
     return interpreter.load(to_bytes(graph, {}, [])), graph, offsets.store(exact, origins)
