@@ -9,6 +9,7 @@ which is as deep as the schema. So the sums are bounds, not measurements; `measu
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -61,10 +62,11 @@ class Entry:
 
 
 def build(folder: Path) -> Path:
-    """The firmware of the simulated M4, with what the compiler tells beside its objects."""
+    """The firmware of the simulated M4, with what the compiler tells beside its objects, which ccache does not keep."""
     flags = "-fcallgraph-info=su"
     subprocess.run(
         ["make", "-s", "-C", FIRMWARE, "BOARD=mps2-an386", f"OUT={folder}", f"DEFINES={flags}"],
+        env={**os.environ, "CCACHE_DISABLE": "1"},
         check=True,
         stdout=subprocess.DEVNULL,
     )
