@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from c_core import Once
 from documented import Block, Shell, Shown, blocks, commands, is_same, trimmed
 from onnx_text import build
 
@@ -111,6 +112,11 @@ def of_usage(shell: Shell) -> None:
         assert code == 0, said
 
 
+def begin_of_usage(folder: Path) -> None:
+    (folder / "here").mkdir()
+    of_usage(Shell(folder / "here"))
+
+
 def of_schema(shell: Shell) -> None:
     """The folder of the schema, and flatc's output of its samples in it."""
     shutil.copytree(ROOT / "schema", shell.folder, dirs_exist_ok=True)
@@ -187,13 +193,17 @@ def test_commands(
     need_tool: Callable[..., str],
     need_file: Callable[[str], None],
     need_package: Callable[..., None],
+    once: Once,
 ) -> None:
     here = [shown.command for shown in of_page(name) if not elsewhere(shown.command)]
     for needs, find in ((TOOLS, need_tool), (HEADERS, need_file), (PACKAGES, need_package)):
         for pattern, package in needs.items():
             if any(re.search(pattern, command) for command in here):
                 find(package)
-    BEGIN[name](shell)
+    if BEGIN[name] is of_usage:  # what several pages begin with is converted once
+        shutil.copytree(once("usage", begin_of_usage) / "here", shell.folder, dirs_exist_ok=True)
+    else:
+        BEGIN[name](shell)
     wrong = []
     for block in DOCUMENTS[name]:
         text = "\n".join(block.lines) + "\n"
