@@ -49,6 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="write what the code makes now into the golden files")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out what has no slow test where these are asked for: collecting all takes every worker 18 CPU seconds."""
+    if config.getoption("-m") != "slow" or not collection_path.match("test_*.py"):
+        return None
+    return "mark.slow" not in collection_path.read_text(encoding="utf-8") or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Wheels first: they share minutes of one compilation, for which the other workers would wait at the end."""
     items.sort(key=lambda item: item.path.parent.name != "wheels")
