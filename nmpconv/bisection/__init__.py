@@ -86,7 +86,7 @@ def bisect(
     with threadpool_limits(1):
         rebuilt = rebuild(path, model, reader.read(content), data, recipe, progress)
         goal = None if metric is None else _goal(rebuilt, metric, decoder)
-        images = rebuilt.known.feeds.subset(rebuilt.measured)
+        images = rebuilt.known.feeds.subset(rebuilt.measured_samples)
         ranking = rank(rebuilt, images, goal, progress)
         trials = _trials(rebuilt, images, goal)
         score, _, value = trials.run(content)
@@ -113,13 +113,13 @@ def _goal(rebuilt: Rebuilt, metric: str, decoder: str | None) -> RankedBy:
         return next(iter(scores.values()))
 
     open_measure(metric, decoder, size)
-    known = [None if labels is None else labels[i] for i in rebuilt.measured]
+    known = [None if labels is None else labels[i] for i in rebuilt.measured_samples]
     return RankedBy(lambda: open_measure(metric, decoder, size), value, known)
 
 
 def _trials(rebuilt: Rebuilt, images: Sequence[Mapping], goal: RankedBy | None) -> CandidateEvaluator:
     labels = rebuilt.known.labels
-    known = None if labels is None else [labels[i] for i in rebuilt.measured]
+    known = None if labels is None else [labels[i] for i in rebuilt.measured_samples]
     metadata, target = rebuilt.file.metadata, rebuilt.options.target
     asked = None if goal is None else (goal.begin, "")
     trial = ValidationSet(images, known, rebuilt.fitter.images, finisher(rebuilt.options), metadata, target, asked)

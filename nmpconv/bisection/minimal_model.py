@@ -124,7 +124,7 @@ def _part(rebuilt: Rebuilt, proto: onnx.ModelProto, inputs: Sequence[str], outpu
     engine = OnnxEngine(proto, shapes, list(dict.fromkeys([*inputs, *outputs])))
     seen: dict[str, list[np.ndarray]] = {name: [] for name in (*inputs, *outputs)}
     types: dict[str, int] = {}
-    for at in rebuilt.measured:
+    for at in rebuilt.measured_samples:
         sample = {name: model_input(s[at], s.preprocess, shapes[name]) for name, s in known.samples.items()}
         for name, value in engine.run(sample).items():
             seen[name].append(np.asarray(value, np.float32))

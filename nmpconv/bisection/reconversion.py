@@ -57,10 +57,9 @@ class Rebuilt:
     edited: tuple[str, ...]
 
     @property
-    def measured(self) -> list[int]:
+    def measured_samples(self) -> list[int]:
         """Samples that all is measured on."""
-        indices = self.known.kept
-        return [indices[i] for i in spread(len(indices), IMAGES)]
+        return [self.known.inliers[i] for i in spread(len(self.known.inliers), IMAGES)]
 
     @property
     def moved(self) -> dict[str, int]:

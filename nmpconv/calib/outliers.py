@@ -13,9 +13,10 @@ from nmpconv.calib.observers import SamplePeaks
 FAR = 4.0  # times the usual peak of a tensor, its median over samples
 TENSORS = 0.15  # least share of the tensors that reach so far
 SAMPLES = 0.1  # most samples that are outliers beside the others
+PEAKS_MOST = 10_000  # samples, up to which outliers are looked for: peaks of each in all tensors are in memory
 
 
-def found(peaks: SamplePeaks) -> dict[int, float]:
+def find_outliers(peaks: SamplePeaks) -> dict[int, float]:
     """Returns the index of each outlier, and how many times the usual peak it reaches, in the median of the tensors in
     which it is beyond FAR. None where they are more than SAMPLES of all."""
     rows = [row / usual for row in peaks.by_tensor.values() if row.size and (usual := float(np.median(row))) > 0]

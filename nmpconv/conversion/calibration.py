@@ -10,10 +10,11 @@ from pathlib import Path
 from nmpconv.base import stream_spec
 from nmpconv.base.files import read_lines
 from nmpconv.base.progress import Progress
-from nmpconv.calib import outliers, parity
+from nmpconv.calib import parity
 from nmpconv.calib import profile as profiles
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.calib.observers import SamplePeaks, SampleSubset, TensorStats, observe
+from nmpconv.calib.outliers import PEAKS_MOST, find_outliers
 from nmpconv.calib.parity import Parity
 from nmpconv.conversion import import_check
 from nmpconv.conversion.context import Context
@@ -81,7 +82,8 @@ class Calibrated:
     these are. masked: tensors whose statistics are those of masks, not of samples alone. narrowed: a note on the
     tensors that got no 16 bits because of what they cost; "" where there are none. limit: of its instructions
     (`costly_widths.Affordable`). two_thirds: statistics of the samples but every third, of the tensors of the fitter's
-    graph for which they are known.
+    graph for which they are known. outliers: samples that reach much farther than the others, by index: how many times
+    as far. dropped: True where statistics and the fitter have not seen them.
     """
 
     samples: Mapping[str, Samples]
@@ -95,10 +97,9 @@ class Calibrated:
     two_thirds: Mapping[str, TensorStats] = field(default_factory=dict)
     outliers: Mapping[int, float] = field(default_factory=dict)
     dropped: bool = False
-    profile: profiles.Profile | None = None
 
     @property
-    def kept(self) -> list[int]:
+    def inliers(self) -> list[int]:
         """Samples that statistics are of."""
         return [i for i in range(len(self.feeds)) if not self.dropped or i not in self.outliers]
 
@@ -167,18 +168,20 @@ def calibrate(context: Context, imported: Imported) -> Calibrated:
     return without_outliers(context, imported, known.outliers)
 
 
-def without_outliers(context: Context, imported: Imported, outside: Mapping[int, float]) -> Calibrated:
-    """The same of the other samples. outside: see `Calibrated.outliers`."""
-    return replace(_calibrated(context, imported, outside), outliers=outside, dropped=True)
+def without_outliers(context: Context, imported: Imported, outliers: Mapping[int, float]) -> Calibrated:
+    """The same of the other samples. outliers: see `Calibrated`. A profile that is saved stays that of all."""
+    others = replace(context, options=replace(context.options, save_profile=None))
+    return replace(_calibrated(others, imported, outliers), outliers=outliers, dropped=True)
 
 
-def _calibrated(context: Context, imported: Imported, outside: Mapping[int, float]) -> Calibrated:
+def _calibrated(context: Context, imported: Imported, outliers: Mapping[int, float]) -> Calibrated:
     options, trace, graph = context.options, context.trace, imported.graph
-    inside = [i for i in range(len(imported.feeds)) if i not in outside]
-    feeds = imported.feeds.subset(inside) if outside else imported.feeds
+    inliers = [i for i in range(len(imported.feeds)) if i not in outliers]
+    feeds = imported.feeds.subset(inliers) if outliers else imported.feeds
+    samples = {name: item.subset(inliers) if outliers else item for name, item in imported.samples.items()}
     two_thirds = _two_thirds(options, graph, len(feeds))
-    observed, sample_peaks = feeds if imported.samples else None, SamplePeaks()
-    graph, stats, profile = _statistics(graph, observed, options, context.progress, two_thirds, sample_peaks)
+    observed, by_sample = feeds if samples else None, SamplePeaks() if len(feeds) <= PEAKS_MOST else None
+    graph, stats = _statistics(graph, observed, options, context.progress, two_thirds, by_sample)
     every = dict(stats)
     trace(graph, "FLOAT", "saturations")
     peaks = {name: seen.peak for name, seen in stats.items()}
@@ -190,9 +193,7 @@ def _calibrated(context: Context, imported: Imported, outside: Mapping[int, floa
     trace(graph, "FLOAT", "attention_masks")
     masked = frozenset(name for name, stat in stats.items() if stat is not seen.get(name))
 
-    check = cache(
-        partial(import_check.compared, context.model, options, graph, imported.samples, stats, len(imported.feeds))
-    )
+    check = cache(partial(import_check.compared, context.model, options, graph, samples, stats, len(feeds)))
     bits = activation_bits(graph, str(options.bits), options.widths)
     states = recurrent_states.checked(graph, options.state or ())
     # Recipes hold the equalization that was best, and exponents of inputs that are to stay as they are.
@@ -237,7 +238,7 @@ def _calibrated(context: Context, imported: Imported, outside: Mapping[int, floa
     most = min(_affordable(graph), FAST_IMAGES if options.fast else FIT_IMAGES)
     fitted = (scattered if states or graph.variables else spread)(len(feeds), most)
     images = [feeds[i] for i in fitted]
-    all_feeds = imported.feeds.of(graph) if outside else feeds
+    all_feeds = imported.feeds.of(graph) if outliers else feeds
     method = Method(options.method, options.percentile)
     # A few images tell too little of a range to fill the type with it, and none of them can be held out.
     zero_points = options.zero_points and not 0 < len(images) < HELD_OUT
@@ -245,18 +246,9 @@ def _calibrated(context: Context, imported: Imported, outside: Mapping[int, floa
     # Of a model with large activations, fewer are fitted on than were observed.
     apart = two_thirds.stats if two_thirds is not None and len(fitted) == len(feeds) else {}
     known = {name: seen for name, seen in apart.items() if name in stats and stats[name] is every[name]}
-    places = tuple(inside[i] for i in fitted)
-    return Calibrated(
-        imported.samples,
-        all_feeds,
-        check,
-        fitter,
-        places,
-        masked,
-        two_thirds=known,
-        outliers=outliers.found(sample_peaks),
-        profile=profile,
-    )
+    places = tuple(inliers[i] for i in fitted)
+    far = {} if by_sample is None else find_outliers(by_sample)
+    return Calibrated(imported.samples, all_feeds, check, fitter, places, masked, two_thirds=known, outliers=far)
 
 
 def _stored(
@@ -338,10 +330,10 @@ def _statistics(
     options: Options,
     progress: Progress,
     subset: SampleSubset | None,
-    peaks: SamplePeaks,
-) -> tuple[Graph, dict[str, TensorStats], profiles.Profile | None]:
+    peaks: SamplePeaks | None,
+) -> tuple[Graph, dict[str, TensorStats]]:
     """Statistics of the activations: a profile's, those seen on samples, or the ranges that a model has; with the
-    graph, which saturates where the model does, and the profile to save, of the graph before that."""
+    graph, which saturates where the model does. A profile that is saved is of the graph before that."""
 
     def observed(graph: Graph) -> dict[str, TensorStats]:
         if feeds is None:
@@ -353,13 +345,14 @@ def _statistics(
     seen = observed(graph) if options.load_profile is None else profiles.load(options.load_profile).stats_for(graph)
     rounded = given_grids.of_rounded(graph) if seen else graph
     stats = ranges.run(rounded, seen)
-    saved = None if options.save_profile is None else profiles.Profile(graph_hash(graph), seen or stats)
+    if options.save_profile is not None:
+        profiles.save(options.save_profile, profiles.Profile(graph_hash(graph), seen or stats))
     saturated = saturations.run(rounded, seen)
     if saturated is not rounded and seen:
         if options.load_profile is None:
             seen = observed(saturated)
         stats = ranges.run(saturated, {**seen, **saturations.unsaturated(saturated, seen)})
-    return saturated, stats, saved
+    return saturated, stats
 
 
 def _two_thirds(options: Options, graph: Graph, count: int) -> SampleSubset | None:

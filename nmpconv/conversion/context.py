@@ -37,7 +37,7 @@ def _as_given(options: Options) -> Options:
     plain = Options()
     if options.bits not in ("8", "a16w8"):
         raise UsageError("--faithful keeps the model's bits; --bits is 8, or a16w8 for biases on finer sums of 16 bits")
-    for name, value in {**FAITHFUL, "per_tensor": False}.items():
+    for name, value in {**FAITHFUL, "per_tensor": False, "drop_outliers": False}.items():
         if getattr(options, name) not in (value, getattr(plain, name)):
             raise UsageError(
                 f"{name} {getattr(options, name)} changes the integers that --faithful keeps",
@@ -82,6 +82,10 @@ class Context:
         recipe_file, options = recipes.with_recipe(options)
         options = _as_given(options) if options.faithful else options
         _check_fast(options)
+        if options.drop_outliers and options.load_profile is not None:
+            raise UsageError(
+                "a profile has no peaks of single samples", where="--drop-outliers", hint="observe them, without it"
+            )
         search = None
         if options.bits == "auto":
             search = mixed_precision.objective(options.goal, options.budget or (), options.target)

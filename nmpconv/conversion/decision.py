@@ -120,8 +120,8 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
             fitter = calibrated.fitter.with_choices(
                 widened(decision.fitter.choices, after.wide, cheap_promotions.PLACE)
             )
-            again = _decided(context, fitter, contenders, ("zero_points", "bias_correction"))
-            decision = replace(again, notes=(*notes, *again.notes), warnings=decision.warnings)
+            decision = _decided(context, fitter, contenders, ("zero_points", "bias_correction"))
+            decision = replace(decision, notes=(*notes, *decision.notes))
         else:
             decision = _promoted(decision, after, score, cheap_promotions.PLACE, context.trace)
             decision = replace(decision, notes=notes)
@@ -142,8 +142,7 @@ def search_widths(context: Context, calibrated: Calibrated, decision: Decision) 
     taken, front = search.run()
     score = Score(taken.db, taken.agreement, len(trial.images), taken.db_margin)
     decision = _promoted(decision, taken, score, mixed_precision.PLACE, context.trace)
-    warnings = (*decision.warnings, *search.warnings(taken))
-    return replace(decision, warnings=warnings, front=tuple(front))
+    return replace(decision, warnings=search.warnings(taken), front=tuple(front))
 
 
 def _promoted(decision: Decision, candidate: Candidate, score: Score, place: str, trace: Trace) -> Decision:
@@ -188,7 +187,7 @@ def unfitted(context: Context, calibrated: Calibrated) -> tuple[int, ...]:
     """Samples that biases and rounding are not fitted on, at most HELD_MOST, or FAST_IMAGES with --fast; () where they
     are few."""
     used = set(calibrated.fitted)
-    others = [i for i in range(len(calibrated.feeds)) if i not in used]
+    others = [i for i in calibrated.inliers if i not in used]
     most = FAST_IMAGES if context.options.fast else HELD_MOST
     return tuple(others[i] for i in spread(len(others), most)) if len(others) >= FEW_IMAGES else ()
 

@@ -13,7 +13,6 @@ from nmpconv.base.garbage import seldom_collected
 from nmpconv.base.progress import Progress, silent
 from nmpconv.base.verdict import Quality
 from nmpconv.base.workers import Here, opened
-from nmpconv.calib import profile as profiles
 from nmpconv.calib.observers import TensorStats
 from nmpconv.conversion import decision as decisions
 from nmpconv.conversion import (
@@ -37,7 +36,7 @@ from nmpconv.conversion.calibration import (
 )
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
-from nmpconv.conversion.decision import Decision, choose_recipe, limit_costs, promote_cheap_tensors, search_widths
+from nmpconv.conversion.decision import Decision, promote_cheap_tensors, search_widths
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import HELD_OUT, Fitter, Recipe
 from nmpconv.conversion.report import Report, measure
@@ -109,11 +108,7 @@ def fit_imported(context: Context, imported: Imported) -> Fitted:
     calibrated = calibrate(context, imported)
     context.measure(calibrated.size)
     calibrated.check()  # a wrong import is reported before the work
-    calibrated = limit_costs(context, calibrated)
-    decision = choose_recipe(context, calibrated)
-    context, calibrated, decision = outlier_choice.run(context, imported, calibrated, decision)
-    if context.options.save_profile is not None and calibrated.profile is not None:
-        profiles.save(context.options.save_profile, calibrated.profile)
+    context, calibrated, decision = outlier_choice.run(context, imported, calibrated)
     decision = promote_cheap_tensors(context, calibrated, decision)
     decision = search_widths(context, calibrated, decision)
     context.progress("quantize", 0, 1)
@@ -193,7 +188,10 @@ def describe(context: Context, calibrated: Calibrated, decision: Decision, quant
             score,
             report.sqnr_by_head,
             calibrated.unit,
-            diagnostics.unlike_ranges(decision.prepared.ranged, fitter.stats),
+            (
+                *outlier_choice.causes(calibrated),
+                *diagnostics.unlike_ranges(decision.prepared.ranged, fitter.stats),
+            ),
             faithful=options.faithful,
         ),
     )

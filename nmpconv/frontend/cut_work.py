@@ -8,23 +8,25 @@ from math import prod
 
 import onnx
 
+from nmpconv.frontend.integer_operators import MOVES
 from nmpconv.frontend.node_check import TensorType
 from nmpconv.frontend.toposort import subgraphs
 
 Known = Callable[[str], TensorType]
 FEW_PARTS = 8  # of one tensor, that a cut names one by one
 # What puts numbers elsewhere or gives them another type, and computes nothing with them.
-MOVES = {
-    "Cast", "CastLike", "Compress", "Concat", "Constant", "DepthToSpace", "DequantizeLinear", "Dropout", "Expand",
-    "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "QuantizeLinear", "Reshape", "Shape", "Size",
-    "Slice", "SpaceToDepth", "Split", "SplitToSequence", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-}  # fmt: skip
+NO_WORK = {
+    *(MOVES - {"GlobalMaxPool", "MaxPool", "Resize"}),
+    *("Cast", "CastLike", "Compress", "ConcatFromSequence", "Constant", "DequantizeLinear", "Dropout"),
+    *("GatherElements", "GatherND", "Pad", "QuantizeLinear", "ReverseSequence", "ScatterElements", "Shape", "Size"),
+    *("SplitToSequence", "Trilu"),
+}
 
 
 @dataclass(frozen=True)
 class Work:
     """nodes: how many the host gets of how many; macs: the same of multiply-accumulates, a lower bound of each.
-    computes: the device does more than MOVES.
+    computes: the device does more than NO_WORK.
     """
 
     nodes: tuple[int, int]
@@ -45,7 +47,7 @@ class Work:
         left = [node for node in nodes if not names.intersection(node.output)]
         lost, all_ = (sum(_macs(node, tensor) for node in group) for group in (left, nodes))
         computes = any(
-            node.op_type not in MOVES and not all(map(is_const, filter(None, node.output))) for node in remaining
+            node.op_type not in NO_WORK and not all(map(is_const, filter(None, node.output))) for node in remaining
         )
         return cls((len(left), len(nodes)), (lost, all_), computes)
 

@@ -26,8 +26,8 @@ MOVES = ("transpose", "reshape")
 class Editor:
     """A mutable copy of a graph. Nodes keep their place in the order; a new one has the place of the node ``at``.
 
-    apart: tensors whose integers are to be the model's seem to come from nowhere and to go to several places, so that
-    no case looks across them.
+    Tensors whose integers are to be the model's seem to come from nowhere and to go to several places, so that no case
+    looks across them: with ``apart`` all of them, otherwise those that a move puts on another grid.
     """
 
     def __init__(self, graph: Graph, *, apart: bool = False) -> None:
@@ -230,7 +230,14 @@ class Editor:
         return self._graph if _is_same(graph, self._graph) else graph
 
     def _is_apart(self, name: str) -> bool:
-        return self._apart and self.keeps_integers(name)
+        return self.keeps_integers(name) and (self._apart or self._moves_to_other_grid(name))
+
+    def _moves_to_other_grid(self, name: str) -> bool:
+        """Checks for a move of what the model has rounded to another grid."""
+        node = self._nodes.get(self._producer.get(name, ""))
+        if node is None or OPS[node.op].grid != "same":
+            return False
+        return any(self.keeps_grid(x) and not self.shares_grid(x, name) for x in node.inputs)
 
     def _link(self, node: Node, place: int) -> None:
         self._nodes[node.name] = node

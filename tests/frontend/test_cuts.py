@@ -70,6 +70,7 @@ def test_a_scaler_in_front_of_trees_is_no_cut(tmp_path: Path) -> None:
     [
         ("(int64[1,4] x) => (y) { c = Cast<to=1>(x) y = NonZero(c) }", ()),
         ("(float[1,4,6] x) => (y) { a = Transpose<perm=[0,2,1]>(x) b = Identity(a) y = NonZero(b) }", ()),
+        ("(float[4,4] x) => (y) { a = Trilu(x) y = NonZero(a) }", ()),
         ("(float[1,4] x) => (y) <float k = {2}> { e = Exp(k) a = Concat<axis=1>(x, x) y = Unique(a) }", ()),
         ("(float[1,4] x) => (y) <float[1,4] k = {1,2,3,4}> { e = Exp(k) a = Concat<axis=1>(x, e) y = Unique(a) }", ()),
         ("(float[1,4] x) => (y) { b = Greater(x, x) c = Cast<to=1>(b) y = NonZero(c) }", ("c",)),

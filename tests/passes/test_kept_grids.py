@@ -100,3 +100,22 @@ output c
     given = {"a": Given(0.25, 0, "int8"), "c": Given(step, 0, "int8")}
     after = PASSES["prune"](replace(graph, given=given, faithful=True))
     assert [node.inputs for node in after.nodes if node.op == "slice"] == [(whole,)]
+
+
+@pytest.mark.parametrize(("middle", "left"), [(0.0625, 0), (0.25, 2)])
+def test_moves_on_another_grid_are_not_merged(middle: float, left: int) -> None:
+    graph = parse(
+        """graph net
+input x : float32[1,4,6]
+a_op = transpose(x) perm=[0,2,1]
+  a : float32[1,6,4]
+b_op = transpose(a) perm=[0,2,1]
+  b : float32[1,4,6]
+y_op = lookup(b) function="tanh"
+  y : float32[1,4,6]
+output y
+"""
+    )
+    given = {"x": Given(0.0625, 0, "int8"), "a": Given(middle, 0, "int8")}
+    after = PASSES["layout"](replace(graph, given=given, faithful=True))
+    assert sum(node.op == "transpose" for node in after.nodes) == left
