@@ -59,7 +59,8 @@ class Rebuilt:
     @property
     def measured_samples(self) -> list[int]:
         """Samples that all is measured on."""
-        return [self.known.inliers[i] for i in spread(len(self.known.inliers), IMAGES)]
+        inliers = self.known.inliers
+        return [inliers[i] for i in spread(len(inliers), IMAGES)]
 
     @property
     def moved(self) -> dict[str, int]:

@@ -293,8 +293,8 @@ class Options:
         default=None,
         metadata=as_flag(
             EXPERTS,
-            "Leave samples out of grids that reach much farther than all others; default: where the result is poor "
-            "with them.",
+            "Choose grids without the samples that reach much farther than all others; default: where the result is "
+            "poor with them.",
             spelling="--drop-outliers/--keep-outliers",
             shows_default=False,
             recorded="drop_outliers",

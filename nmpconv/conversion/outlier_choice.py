@@ -1,7 +1,7 @@
 """Choice between grids that hold every sample, and finer ones that leave out the few which reach much farther.
 
-A conversion that is poor for neither is left alone, because what is left out saturates. Otherwise both are made, and
-compared on the other samples that biases and rounding are fitted on: decision 053.
+What is left out saturates. So grids that are fine enough for the others hold all; otherwise both are made, and compared
+on the other samples that biases and rounding are fitted on: decision 053.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run(context: Context, imported: Imported, calibrated: Calibrated) -> Chosen:
     """Limits costs, and takes the best recipe: of all samples, or without outliers where that one is poor for the
     others; or where it is poor for outliers, and no more classes change. The others have to gain GAIN_DB."""
     options, outliers = context.options, calibrated.outliers
-    may_drop = bool(outliers) and options.drop_outliers is None and not options.faithful and not options.fast
+    may_drop = bool(outliers) and options.drop_outliers is None and not options.faithful
     try:
         chosen = _chosen(context, calibrated)
     except OutOfRange:
@@ -61,7 +61,7 @@ def run(context: Context, imported: Imported, calibrated: Calibrated) -> Chosen:
         return _without_outliers(context, imported, calibrated)
     if not outliers and options.drop_outliers:
         return chosen.noted(f"outliers left out: none reaches far in many tensors, or over {SAMPLES:.0%} do")
-    if may_drop and chosen.decision.score is not None:
+    if may_drop and chosen.decision.score is not None:  # --fast has none, and makes one conversion
         finer = _finer(chosen, imported)
         chosen = finer or chosen._replace(context=_with_option(context, drops=False))
     if not outliers or chosen.calibrated.dropped or options.faithful or options.drop_outliers is False:
