@@ -20,7 +20,7 @@ export ORT_DISABLE_TELEMETRY ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 export NMP_ZOO := $(abspath $(NMP_ZOO))
 
-.PHONY: help set-up build docs firmware wasm npm demo test test-slow test-all proofs fuzz fuzz-models mutants coverage lint lint-packaged lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained qat bench bench-throughput bench-browser bench-accuracy bench-mcu bench-mcu-ops bench-memories bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
+.PHONY: help set-up build docs firmware wasm npm demo test test-slow test-soak test-all proofs fuzz fuzz-models mutants coverage lint lint-packaged lint-c lint-tidy lint-analyzer format size stack audit lock zoo models trained qat bench bench-throughput bench-browser bench-accuracy bench-mcu bench-mcu-ops bench-memories bench-streams costs bench-aarch64 generate wheels wheels-test wheels-aarch64-test cross clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z0-9-]+:.*##/ { printf "%-19s %s\n", $$1, $$2 }' Makefile
@@ -88,10 +88,13 @@ test: $(VENV)/installed  ## the quick tests
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
 # Tests of a module stay together for what they compile; who is done first takes from the others.
-test-slow: $(VENV)/installed  ## fuzzing and whole conversions
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m slow
+test-slow: $(VENV)/installed  ## whole conversions, boards, sanitizers
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "slow and not soak"
 
-test-all: test test-slow  ## every test
+test-soak: $(VENV)/installed  ## at length what others do once: fuzzing, mutants of what is proved
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "slow and soak"
+
+test-all: test test-slow test-soak  ## every test
 
 proofs: $(VENV)/provers  ## statements about all inputs of C functions, decided by a solver (ARGS="NAME ... --mutants")
 	$(BIN)/python -m proofs $(ARGS)

@@ -49,6 +49,33 @@ class Library(NamedTuple):
         return path
 
 
+def objects(command: Sequence[str | Path], files: Sequence[Path], folder: Path) -> list[Path]:
+    """Compiles each file by itself, as ccache keeps it. folder: an absolute one, of the objects."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [folder / f"{i}-{_object_name(path)}" for i, path in enumerate(files)]
+
+    def compile_one(source: Path, to: Path) -> None:
+        ran = subprocess.run([*command, "-c", source, "-o", to], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr[-2000:]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_one, files, made))
+    return made
+
+
+def built(command: Sequence[str | Path], program: Path) -> Path:
+    """The program of a command that compiles and links C files, each of which is compiled by itself.
+
+    Words for the linker alone begin with -Wl or -T: clang warns of these where it does not link.
+    """
+    files = [Path(word) for word in command if str(word).endswith(".c")]
+    others = [str(word) for word in command if not str(word).endswith(".c")]
+    made = objects([word for word in others if not word.startswith(("-Wl,", "-T"))], files, program.with_suffix(".o"))
+    ran = subprocess.run([*others, *made, "-o", program], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return program
+
+
 def compiled(root: Path, folder: Path, compiler: str, *flags: str, files: Sequence[Path] = ()) -> None:
     """The objects of these files, or of all of the interpreter with a custom op, in the folder."""
     command = [compiler, *flags, *([] if files else [GATE]), *includes(root), "-c"]

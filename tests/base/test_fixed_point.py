@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from math import floor
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def arguments(shift: int) -> list[int]:
     return [*range(-2100, 2101), *ENDS, *(WIDE if shift >= 0 else [])]
 
 
+@cache
 def quotients() -> list[tuple[int, int]]:
     rng = np.random.default_rng(1)
     some = [
@@ -78,7 +80,7 @@ def test_the_twin_in_c(small_division: int, root: Path, tmp_path: Path, need_too
         limits
         == f"{fixed_point.EXPONENT_MIN} {fixed_point.EXPONENT_MAX} {fixed_point.SHIFT_MIN} {fixed_point.SHIFT_MAX}"
     )
-    expected = [int(fixed_point.rsh(a, s)) for a, s in shifts]
-    expected += [int(fixed_point.div(np.int64(a), np.int64(b))) for a, b in quotients()]
-    expected += [int(fixed_point.sat(a, -9, 9)) for a in ENDS]
+    expected = [y for s in SHIFTS for y in fixed_point.rsh(arguments(s), s).tolist()]
+    expected += fixed_point.div(*np.array(quotients()).T).tolist()
+    expected += fixed_point.sat(np.array(ENDS), -9, 9).tolist()
     assert list(map(int, results)) == expected

@@ -73,6 +73,7 @@ def test_a_row_that_is_there_twice(tmp_path: Path) -> None:
     assert read(path) == [Row("timm", "b", 64, 8, {"img_size": 64}, floor=10)]
 
 
+@pytest.mark.slow
 def test_steps_of_a_model(folder: Path) -> None:
     exports = Exports(Path("none"), folder, LIMITS)  # all files are there: no Python is needed
     results = list(run(Row("timm", "net", 32), "old", (IMPORT, "16", "8"), exports, LIMITS))

@@ -243,6 +243,7 @@ def test_a_worker_says_why_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "none.onnx" in json.loads(out.getvalue())["error"]
 
 
+@pytest.mark.slow
 def test_an_engine_that_cannot_be_started_is_named_and_left_out(tmp_path: Path) -> None:
     import onnx
 

@@ -62,6 +62,7 @@ def ten(*seeds: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("made", "options"), rows, indirect=["made"])
 
 
+@pytest.mark.slow
 @ten(0, 1, 2, 3)
 def test_an_exponent_by_a_recipe(made: tuple[Path, np.ndarray], options: dict, tmp_path: Path) -> None:
     model, data = made
@@ -160,6 +161,7 @@ def small_shows_it(found: Bisected, output: Path, name: str) -> None:
     assert found.small.db > found.rows[0].db / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [1], indirect=True)
 def test_a_healthy_file_is_rebuilt(made: tuple[Path, np.ndarray], tmp_path: Path) -> None:
     model, data = made

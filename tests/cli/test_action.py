@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nmpconv.errors import ExitCode
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -46,6 +48,7 @@ def run(here: Path, *arguments: Path | str) -> tuple[int, str]:
     return ran.returncode, text
 
 
+@pytest.mark.slow
 def test_the_difference_and_a_missed_gate(here: Path) -> None:
     before, now = write(here / "before", "8", 10**6), write(here / "now", "16", 10**6)
     code, text = run(here, now, "--before", before)

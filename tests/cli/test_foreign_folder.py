@@ -54,6 +54,7 @@ def test_workers(foreign: Path) -> None:
     assert (ran.returncode, imported(foreign)) == (0, ""), ran.stderr
 
 
+@pytest.mark.slow
 def test_the_summary_of_the_action(foreign: Path) -> None:
     (foreign / "nmpconv.toml").write_text(PROJECT.format(bits="8", flash=10**6))
     command = [sys.executable, ROOT / ".github" / "build_summary.py", "."]
@@ -62,6 +63,7 @@ def test_the_summary_of_the_action(foreign: Path) -> None:
     assert "### model" in ran.stdout
 
 
+@pytest.mark.slow
 @SAFE
 def test_the_steps_of_the_action(foreign: Path, tmp_path: Path) -> None:
     """All of them as GitHub runs them, but that pip says its version in place of installing."""

@@ -77,6 +77,7 @@ def test_targets_are_made_once(project) -> None:
     assert made(project("build", "--force", "--json")) == {"a": True, "b": True}
 
 
+@pytest.mark.slow
 def test_what_conversions_warn_of(project) -> None:
     """Also where the file is up to date, and beside gates that are met."""
     text = "8 calibration images are few"
@@ -91,6 +92,7 @@ def test_what_conversions_warn_of(project) -> None:
         assert made(project("build", "--json"))["a"]
 
 
+@pytest.mark.slow
 def test_what_no_longer_fits_is_made_anew(project) -> None:
     assert project("build").code == 0
     Path("build/a.nmp").write_bytes(b"")

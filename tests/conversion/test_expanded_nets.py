@@ -125,6 +125,7 @@ NETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_16_bits(name: str, tmp_path: Path) -> None:
     net = Net((1, 12, 6))

@@ -39,6 +39,7 @@ def walks(count, frames, seed):
     return np.cumsum(steps * 0.5, axis=1).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "least"), [("8", 28), ("16", 55)])
 def test_sequences_are_as_the_float_model_computes_them(gru, bits, least):
     """On other sequences, longer than those calibrated with, each begun anew; the same integers in C and numpy."""

@@ -142,6 +142,7 @@ def nearly_constant(k: int) -> np.ndarray:
     return found * scale[:, None] * scale
 
 
+@pytest.mark.slow
 def test_a_moment_that_is_not_positive_definite_is_damped_more() -> None:
     k = 2500
     rng = np.random.default_rng(9)

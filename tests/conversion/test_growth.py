@@ -230,6 +230,7 @@ def test_constants_are_named_without_a_walk_each() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("net", "part"), [(chain, 1), (outputs, 1), (concat, 2), (unrolled, 1)])
 def test_calls_grow_as_the_nodes_do(
     net: Callable[[int, dict[str, np.ndarray]], Made], part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -317,6 +318,7 @@ def test_no_pass_looks_for_small_shares() -> None:
     assert len(asked) == 2
 
 
+@pytest.mark.slow
 def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recipes compete with one memory plan, and a model that was run is not exported again to be compared."""
     monkeypatch.setattr(thread_pool, "_idle", Semaphore(0))
@@ -334,6 +336,7 @@ def test_candidates_share_plans_and_exports(tmp_path: Path, monkeypatch: pytest.
     assert counts["verify.py:verify"] <= 40  # what only competes is not verified
 
 
+@pytest.mark.slow
 def test_a_large_net_is_prepared_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its recipes share grids; the verdict has its own."""
     monkeypatch.setattr(thread_pool, "_idle", Semaphore(0))

@@ -365,6 +365,7 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 def test_a_firmware_and_an_example_feed_it(case: Case, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     gcc = [need_tool("gcc"), "-std=c99", "-Wall", "-Wextra", "-Werror", "-Isrc"]
     for name, content in bundle({"model": case.data}).items():

@@ -49,6 +49,7 @@ def sqnr(path: Path, bits: str, tmp_path: Path) -> float:
     return next(iter(result.report.sqnr_by_head.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FLOORS)
 def test_normalized(kind: str, tmp_path: Path) -> None:
     normalized(kind, tmp_path / "m.onnx")
@@ -88,6 +89,7 @@ def attention(path: Path) -> None:
     net.save(path, net.add("ReduceMean", y, net.const([1]), keepdims=0))
 
 
+@pytest.mark.slow
 def test_attention(tmp_path: Path) -> None:
     attention(tmp_path / "m.onnx")
     assert sqnr(tmp_path / "m.onnx", "8", tmp_path) >= 25

@@ -227,6 +227,7 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 def test_c_sees_the_same(net: Net, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     gcc = need_tool("gcc")
     for name, content in bundle({"model": net.data}).items():

@@ -150,6 +150,7 @@ LEAST_DB = {  # at 8 and 16 bits
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", LEAST_DB, ids=lambda block: block.__name__)
 def test_quiet_beside_loud(block: Callable[[Net], str], tmp_path: Path) -> None:
     """On recordings that did not calibrate; no result is below what the float function can reach."""

@@ -222,6 +222,7 @@ BLOCKS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.__name__)
 def test_sixteen_bits(block: Callable[[Net], str], tmp_path: Path) -> None:
     """On samples that did not calibrate; the C code computes them."""

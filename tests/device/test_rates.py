@@ -87,6 +87,7 @@ def test_a_line_that_does_not_carry_it(here: Path, agent: Path, capsys: pytest.C
         ]
 
 
+@pytest.mark.slow
 def test_a_line_that_loses_most_of_it(here: Path, agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with RatedPort(PORT, agent, harm=0.015):
         found = told(capsys)
@@ -133,6 +134,7 @@ def test_a_host_that_ended_without_a_word(here: Path, agent: Path, model: bytes,
         assert port.settle() == FIRST
 
 
+@pytest.mark.slow
 def test_a_board_that_is_reset(
     here: Path, agent: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

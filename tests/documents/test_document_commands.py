@@ -186,7 +186,8 @@ def run(shell: Shell, shown: Shown) -> str:
 
 
 # The page that everyone reads first is among the quick tests.
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "README.md")) for n in BEGIN])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BEGIN)
 def test_commands(
     name: str,
     shell: Shell,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,15 @@ from nmpconv.conversion.pipeline import Options, convert
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "cli"))  # its small models and images
 
 Make = Callable[..., Path]
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder at the same place for each test of a process: ccache has what others have compiled there."""
+    folder = tmp_path_factory.getbasetemp() / "same"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from c_core import built, objects
 
 import nmpconv
 from nmpconv.device.client import Device
@@ -40,13 +41,14 @@ def verified(program: Path, model: Path) -> Hello:
         line.close()
 
 
+@pytest.mark.slow
 def test_any_board(model: Path, make: Callable[..., Path], tmp_path: Path, need_tool: Need) -> None:
     """A program for a board of one's own; here its line and timer are those of the C library."""
     nmpconv.bundle({"kws": model}, as_="plain", output=tmp_path / "bundle")
     src, program = tmp_path / "bundle/src", tmp_path / "device"
     sources = [*sorted(src.rglob("*.c")), tmp_path / "bundle/examples/device.c"]
     strict = ["-std=c99", "-O0", "-Wall", "-Wextra", "-Werror"]
-    run([need_tool("gcc"), *strict, f"-I{src}", *sources, "-o", program])
+    built([need_tool("gcc"), *strict, f"-I{src}", *sources], program)
     hello = verified(program, model)
     [arena] = re.findall(r"KWS_ARENA_BYTES (\d+)", (src / "kws_data.h").read_text())
     assert (hello.counter, hello.arena_bytes) == ("ns", int(arena))
@@ -76,12 +78,13 @@ def test_idf(model: Path, tmp_path: Path, need_tool: Need) -> None:
 @pytest.mark.slow
 def test_arduino(model: Path, tmp_path: Path, need_tool: Need) -> None:
     """A sketch of which a library of two bundles has no name twice: functions of the agent have names of the bundle."""
+    made: list[Path] = []
     for name in ("kws", "vww"):
         nmpconv.bundle({name: model}, as_="arduino", output=tmp_path / name)
         sources = sorted((tmp_path / name / "src").rglob("*.c"))
-        subprocess.run([need_tool("gcc"), "-O0", "-c", *sources], check=True, cwd=tmp_path / name)
+        made += objects([need_tool("gcc"), "-O0"], sources, tmp_path / f"{name}-o")
     sketch, compiled = tmp_path / "vww/examples/device/device.ino", tmp_path / "sketch.o"
     cxx = [need_tool("g++"), "-std=gnu++11", "-O0", "-Wall", "-Werror", "-include", "Arduino.h"]
     run([*cxx, "-x", "c++", f"-I{HERE / 'arduino'}", f"-I{tmp_path / 'vww/src'}", "-c", sketch, "-o", compiled])
-    run([*cxx[:1], compiled, *sorted(tmp_path.glob("*/*.o")), "-o", tmp_path / "device"])
+    run([*cxx[:1], compiled, *made, "-o", tmp_path / "device"])
     assert verified(tmp_path / "device", model).board == "Arduino"

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from c_core import objects
 
 import nmpconv
 from nmpconv.exporters.layouts import LAYOUTS, USUAL
@@ -205,13 +206,11 @@ def test_arduino_sketches_are_built(
     folder: Callable[[str], Path], tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
     """As the builder does: a sketch in C++ after Arduino.h, all C files below src/."""
-    library, objects = folder("arduino"), tmp_path / "objects"
-    objects.mkdir()
-    sources = sorted((library / "src").rglob("*.c"))
-    subprocess.run([need_tool("gcc"), "-O0", "-c", *sources], check=True, cwd=objects)
+    library = folder("arduino")
+    made = objects([need_tool("gcc"), "-O0"], sorted((library / "src").rglob("*.c")), tmp_path / "objects")
     cxx = [need_tool("g++"), "-std=gnu++11", "-O0", "-Wall", "-Werror", "-include", "Arduino.h"]
     for name in SAYS:
         sketch, compiled = library / "examples" / name / f"{name}.ino", tmp_path / f"{name}.o"
         run([*cxx, "-x", "c++", f"-I{HERE / 'arduino'}", f"-I{library / 'src'}", "-c", sketch, "-o", compiled])
-        run([*cxx[:1], compiled, *sorted(objects.glob("*.o")), "-o", tmp_path / name])
+        run([*cxx[:1], compiled, *made, "-o", tmp_path / name])
         assert run([tmp_path / name]).count(SAYS[name]) == 2

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from c_core import built, objects
 
 import nmpconv
 from nmpconv.cli import main
@@ -85,13 +86,6 @@ def written(folder: Path, models: Mapping[str, bytes]) -> Path:
     return folder / "src"
 
 
-def compiled(compiler: list[str], folder: Path, sources: list[Path]) -> list[Path]:
-    folder.mkdir()
-    command = [*compiler, "-O0", "-c", *(str(path.resolve()) for path in sources)]
-    subprocess.run(command, cwd=folder, check=True)
-    return sorted(folder.glob("*.o"))
-
-
 def c_files(src: Path) -> list[Path]:
     return sorted(src.rglob("*.c"))
 
@@ -105,14 +99,14 @@ def program(folder: Path, name: str, output_bytes: int) -> Path:
 @pytest.mark.slow
 def test_bundles_made_apart_link(first: bytes, second: bytes, tmp_path: Path, need_tool: Need) -> None:
     """Both on the include path of all files, one interpreter each: none of them takes the other's choices."""
-    gcc, objects = need_tool("gcc"), []
+    gcc, made = need_tool("gcc"), []
     folders = {name: written(tmp_path / name, {name: data}) for name, data in (("first", first), ("second", second))}
     (tmp_path / "main.c").write_text(CALLER)
     for (name, src), size in zip(folders.items(), (5, 10), strict=True):
         include = [f"-I{one}" for one in folders.values()]
         sources = [*c_files(src), program(tmp_path, name, size)]
-        objects += compiled([gcc, *include], tmp_path / f"{name}-o", sources)
-    subprocess.run([gcc, tmp_path / "main.c", *objects, "-o", tmp_path / "program"], check=True)
+        made += objects([gcc, "-O0", *include], sources, tmp_path / f"{name}-o")
+    subprocess.run([gcc, tmp_path / "main.c", *made, "-o", tmp_path / "program"], check=True)
     assert subprocess.run([tmp_path / "program"]).returncode == 0
     for name in folders:
         listed = subprocess.run(
@@ -153,10 +147,9 @@ def test_two_models_share_an_interpreter(first: bytes, second: bytes, tmp_path: 
     choices = (src / "base" / "build.h").read_text()
     assert "#define NMP_ACTIVATION_BITS 0\n" in choices and "#define NMP_WEIGHT_BITS 0\n" in choices
     gcc = need_tool("gcc")
-    objects = compiled([gcc], tmp_path / "o", c_files(src))
-    command = [gcc, f"-I{src}", tmp_path / "both" / "examples" / "test_vector.c", *objects, "-o", tmp_path / "program"]
-    subprocess.run(command, check=True)
-    said = subprocess.run([tmp_path / "program"], capture_output=True, text=True)
+    files = [tmp_path / "both" / "examples" / "test_vector.c", *c_files(src)]
+    both = built([gcc, "-O0", f"-I{src}", *files], tmp_path / "program")
+    said = subprocess.run([both], capture_output=True, text=True)
     assert said.returncode == 0
     assert said.stdout.count("the outputs are those of the test vector\n") == 2
 
@@ -188,15 +181,15 @@ int run_{name}() {{
 @pytest.mark.slow
 def test_cpp_of_two_bundles(first: bytes, second: bytes, tmp_path: Path, need_tool: Need) -> None:
     """Inline functions of the header call the interpreter of their own bundle."""
-    objects = []
+    made = []
     for name, data, type_ in (("first", first, "int8_t"), ("second", second, "int16_t")):
         src = written(tmp_path / name, {name: data})
-        objects += compiled([need_tool("gcc")], tmp_path / f"{name}-o", c_files(src))
+        made += objects([need_tool("gcc"), "-O0"], c_files(src), tmp_path / f"{name}-o")
         user = tmp_path / f"{name}.cpp"
         user.write_text(CPP_PAIR.format(name=name, macro=name.upper(), type=type_))
-        objects += compiled([need_tool("g++"), f"-I{src}"], tmp_path / f"{name}-user", [user])
+        made += objects([need_tool("g++"), "-O0", f"-I{src}"], [user], tmp_path / f"{name}-user")
     (tmp_path / "main.cpp").write_text(CALLER.replace("(void)", "()"))
-    subprocess.run(["g++", tmp_path / "main.cpp", *objects, "-o", tmp_path / "program"], check=True)
+    subprocess.run(["g++", tmp_path / "main.cpp", *made, "-o", tmp_path / "program"], check=True)
     assert subprocess.run([tmp_path / "program"]).returncode == 0
 
 

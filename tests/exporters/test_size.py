@@ -10,6 +10,7 @@ from pathlib import Path
 import nets
 import numpy as np
 import pytest
+from c_core import built
 from zoo_quick import bench_module, converted
 
 from nmpconv.exporters.c_sources import bundle
@@ -49,6 +50,7 @@ def measured(need_tool: Callable[..., str], tmp_path: Path) -> Callable[..., obj
     return lambda board, path, cpu="": BENCH.measured(board, path, tmp_path, cpu)
 
 
+@pytest.mark.slow
 def test_a_small_net(measured: Callable[..., object], model: Path, need_tool: Callable[..., str]) -> None:
     """int8, on a Cortex-M4: convolution, pooling, fully connected."""
     need_tool("gcc")
@@ -168,10 +170,8 @@ def created(
     for path, content in bundle({"model": own.read_bytes()}).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-    program = folder / "refused"
     sources = [*sorted((folder / "src").rglob("*.c")), Path(__file__).with_name("refused.c")]
-    compile_ = [need_tool("gcc", "clang"), "-std=c11", "-O0", f"-I{folder / 'src'}"]
-    subprocess.run([*compile_, *sources, "-o", program], check=True)
+    program = built([need_tool("gcc", "clang"), "-std=c11", "-O0", f"-I{folder / 'src'}", *sources], folder / "refused")
     return lambda file: subprocess.run([program, file], capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -72,6 +72,7 @@ def words(samples: Path, pcm: np.ndarray) -> nmpconv.Converted:
     )
 
 
+@pytest.mark.slow
 def test_a_state_hears_here(
     words: nmpconv.Converted, pcm: np.ndarray, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:
@@ -103,6 +104,7 @@ def test_words_are_told_as_with_floats(words: nmpconv.Converted, samples: Path) 
     assert right[0] == right[1] > 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ram", [None, "fast=2k,slow=64k"])
 def test_a_window_hears_here(
     samples: Path, pcm: np.ndarray, tmp_path: Path, need_tool: Callable[..., str], ram: str | None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nets
 import pytest
+from c_core import built
 
 import nmpconv
 from nmpconv.file import flatbuffer
@@ -105,12 +106,10 @@ def test_two_models_in_turns(
     (tmp_path / "main.c").write_text(PROGRAM)
     sizes = {"ARENA": together.arena, "FILE_BYTES": max(map(len, models.values())), "FORGETS": int(forgets)}
     sizes |= {f"{name.upper()}_CHECKSUM": checksum_at(data) for name, data in models.items()}
-    program = tmp_path / "program"
     macros = [f"-D{name}={value}" for name, value in sizes.items()]
     sources = [tmp_path / "main.c", *sorted(src.rglob("*.c"))]
-    command = [need_tool("gcc"), "-O0", "-fsanitize=address,undefined", *macros, f"-I{src}", *sources, "-o", program]
-    subprocess.run(command, check=True)
-    ran = subprocess.run([program], capture_output=True, text=True)
+    command = [need_tool("gcc"), "-O0", "-fsanitize=address,undefined", *macros, f"-I{src}", *sources]
+    ran = subprocess.run([built(command, tmp_path / "program")], capture_output=True, text=True)
     if forgets:
         assert (ran.returncode, ran.stdout.split(" ", 2)[2]) == (6, "model 1, turn 1")
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 import nets
 import numpy as np
 import pytest
+from c_core import built, objects
 
 from nmpconv.exporters.c_sources import bundle
 from nmpconv.file.writer import to_bytes
@@ -59,10 +60,10 @@ def test_two_buffers(models: dict[str, int], tmp_path: Path, need_tool: Callable
     assert b"#define ONE_FAST_ARENA_BYTES " in files["src/one_data.h"]
     sections = [f'-DONE_{kind}_MEMORY=__attribute__((section(".{kind.lower()}")))' for kind in ("FAST", "SLOW")]
     command = [compiler, "-std=c99", "-O0", "-Wall", "-Werror", *sections, f"-I{tmp_path / 'src'}"]
-    subprocess.run([*command, "-c", *(tmp_path / "src").rglob("*.c")], cwd=tmp_path, check=True)
+    made = objects(command, sorted((tmp_path / "src").rglob("*.c")), tmp_path / "o")
     for example in ("test_vector", "buffer", "measure"):
         program, main = tmp_path / example, next(tmp_path.rglob(f"{example}.c"))
-        subprocess.run([*command, main, *tmp_path.glob("*.o"), "-o", program, "-lm"], check=True)
+        subprocess.run([*command, main, *made, "-o", program, "-lm"], check=True)
         found = subprocess.run([program], capture_output=True, text=True)
         assert found.returncode == 0, found.stdout
         if example == "test_vector":
@@ -107,6 +108,7 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pixels", "copies"), [(8, 1), (4, 0)])
 def test_weights_are_copied_where_they_are_read_many_times(
     pixels: int, copies: int, tmp_path: Path, need_tool: Callable[..., str]
@@ -125,8 +127,8 @@ def test_weights_are_copied_where_they_are_read_many_times(
     numbers = ",".join(str(byte) for byte in weights.tobytes())
     (tmp_path / "main.c").write_text(COPIED.replace("WEIGHTS}", numbers + "}"))
     command = [need_tool("gcc", "clang"), "-std=c99", "-O0", f"-I{tmp_path / 'src'}", tmp_path / "main.c"]
-    subprocess.run([*command, *(tmp_path / "src").rglob("*.c"), "-o", tmp_path / "main"], check=True)
-    assert subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout == f"{copies}\n"
+    program = built([*command, *sorted((tmp_path / "src").rglob("*.c"))], tmp_path / "main")
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == f"{copies}\n"
 
 
 def test_one_memory_has_one_buffer() -> None:

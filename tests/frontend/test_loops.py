@@ -10,6 +10,7 @@ from onnx_text import build
 from test_lowering import run
 
 from nmpconv.errors import InvalidModel, UnsupportedModel
+from nmpconv.frontend import unroll
 from nmpconv.frontend.onnx import load
 from nmpconv.frontend.to_onnx import to_onnx
 
@@ -118,7 +119,7 @@ REFUSED = [
      "is computed from the input; instead: a constant condition"),
     ("too many steps", f"<{WEIGHTS}, {GO}, int64 n = {{1000000000000}}, int64 k = {{0}}> "
      f"{{ y, q = Loop<body = b {BODY} {{ xt = Gather<axis=0>(x, k) a = MatMul(xt, w) b = Add(a, s) t = Tanh(b) "
-     f"r = MatMul(t, v) d = Identity(c) }}>(n, g, z) }}", "its steps have more than 10000 nodes"),
+     f"r = MatMul(t, v) d = Identity(c) }}>(n, g, z) }}", "its steps have more than 500 nodes"),
     ("a node of a step", f"<{WEIGHTS}, {COUNT}, {GO}> "
      f"{{ y, q = Loop<body = b {BODY} {{ {STEP} e = NonZero(t) d = Identity(c) f = Cast<to=1>(e) }}>(n, g, z) }}",
      "1 node(s) cannot be converted"),
@@ -126,7 +127,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "message"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
-def test_steps_that_are_not_known(text, message, tmp_path):
+def test_steps_that_are_not_known(text, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(unroll, "NODES_MAX", 500)
     build(f"(float[5,1,6] x) => (float[1,8] y) {text}", 17, tmp_path / "m.onnx")
     with pytest.raises(UnsupportedModel) as caught:
         load(tmp_path / "m.onnx")

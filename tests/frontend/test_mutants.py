@@ -34,7 +34,7 @@ def bases() -> Iterator[tuple[str, int, str]]:
         yield from ((f"{module.__name__}/{case[0]}", case[1], case[2]) for case in module.CASES)
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(6, marks=[pytest.mark.slow, pytest.mark.soak])])
 def test_mutants(count, tmp_path):
     """count: of each model."""
     onnxruntime, path, found = Onnxruntime(), tmp_path / "model.onnx", []

@@ -24,6 +24,7 @@ NATIVE_SECONDS = 10.0
 QUICK = [name for name, kind in KINDS.items() if kind.missing is None]
 
 
+@pytest.mark.slow
 def test_the_command_starts(root: Path) -> None:
     """As `make fuzz` has it, where no conftest is loaded."""
     command = [sys.executable, "-m", "fuzz_inputs", "--help"]
@@ -48,6 +49,7 @@ def test_some_mutants(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", KINDS)
 def test_many_mutants(
     name: str, tmp_path: Path, need_tool: Callable[..., str], need_package: Callable[..., None]
@@ -139,6 +141,7 @@ def test_targets(name: str, root: Path, tmp_path: Path, need_tool: Callable[...,
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_corpora_reach_every_branch(root: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
     """And MC/DC: each condition decides alone, of all that reads files and frames; but for what is named."""
     for tool in (native.COVERING, "llvm-profdata-19", "llvm-cov-19"):

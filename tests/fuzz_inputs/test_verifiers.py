@@ -55,6 +55,7 @@ def test_mutants_of_sound(good: list[bytes]) -> None:
     assert taken.total() == MUTANTS and min(taken[Status.OK], taken[Status.TENSOR]) > 20
 
 
+@pytest.mark.slow
 def test_mutants_reach_the_end_of_the_arena(good: list[bytes]) -> None:
     """Next to 2^31 scratch has no room: C says so of files that are right else, and of no others."""
     count = 0
@@ -65,6 +66,7 @@ def test_mutants_reach_the_end_of_the_arena(good: list[bytes]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_many_mutants(good: list[bytes]) -> None:
     """Every depth of verification is reached."""
     found: Counter[Status] = Counter()

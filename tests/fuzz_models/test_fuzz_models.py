@@ -226,6 +226,7 @@ def test_a_few_graphs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_more_graphs(tmp_path: Path) -> None:
     found = hunt.hunt(iter(SLOW), math.inf, 1, tmp_path, lambda _: None)
     assert found.graphs == len(SLOW) and not found.groups, found.summary()
@@ -404,6 +405,7 @@ def found() -> dict[str, Case]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(found()))
 def test_found_once(name: str) -> None:
     outcome = hunt.outcome_of(limited(lambda folder: check(found()[name], folder)))

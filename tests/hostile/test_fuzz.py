@@ -64,5 +64,6 @@ def test_mutants(build: Build, seeds: list[Path]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_many_mutants(build: Build, seeds: list[Path]) -> None:
     run(build(), 50_000, seeds)

@@ -167,6 +167,7 @@ def test_processes_that_a_test_starts_are_traced(tmp_path: Path, root: Path) -> 
     assert sorted(below.read_text().split()) == [f"{file}:{line}" for line in (2, 2, 3, 4)]
 
 
+@pytest.mark.slow
 def test_tests_run_in_forks(tmp_path: Path, root: Path) -> None:
     """In the order asked for; the first that fails is told, and one that takes too long is over."""
     text = "import time\ndef test_a(): pass\ndef test_b(): assert False\ndef test_c(): time.sleep(60)\n"

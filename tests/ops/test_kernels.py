@@ -72,6 +72,7 @@ def test_every_level_is_portable(check_kernels: Path) -> None:
     assert [line.split(",")[0] for line in done.stdout.splitlines()[:-1]] == interpreter.cpus()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the program is of x86-64")
 @pytest.mark.parametrize(("cpu", "levels"), [("core2duo", ["portable"]), ("Penryn", ["portable", "sse41"])])
 def test_cpus_without_avx(check_kernels: Path, need_tool: Callable[..., str], cpu: str, levels: list[str]) -> None:

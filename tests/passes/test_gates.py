@@ -64,6 +64,7 @@ def test_other_readers_see_all(graph: Graph) -> None:
     assert counted(graph, "a") == (-60.0, 60.0)
 
 
+@pytest.mark.slow
 def test_recurrent_net_whose_input_drives_gates_far(tmp_path: Path) -> None:
     """Six steps of an LSTM; some products of its input are 50, those of the state 3."""
     net, path = onnx_net.Net((6, 1, 24)), tmp_path / "m.onnx"

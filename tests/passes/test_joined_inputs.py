@@ -12,6 +12,7 @@ from nmpconv.conversion.options import Options
 from nmpconv.conversion.pipeline import convert
 
 
+@pytest.mark.slow
 def test_coordinates_beside_their_sines(tmp_path: Path) -> None:
     """16 bits for the coordinates cost little, while what a layer reads has 8."""
     net, rng = Net((32, 3)), np.random.default_rng(8)

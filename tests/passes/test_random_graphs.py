@@ -88,6 +88,7 @@ def test_random_graphs_with_origins(block: int) -> None:
     assert sum(check_origins(seed)[0] for seed in range(block * BLOCK, (block + 1) * BLOCK)) > BLOCK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(2))
 def test_random_streams_whose_tensors_depart(block: int) -> None:
     counts = [check_origins(seed, StreamMaker) for seed in range(block * BLOCK, (block + 1) * BLOCK)]

@@ -132,6 +132,7 @@ def test_converted() -> None:
     assert [net.tensor(port.tensor).tobytes() for port in net.model.outputs] == list(wanted)
 
 
+@pytest.mark.slow
 def test_a_report_and_less_ram(tmp_path: Path) -> None:
     """Both are of the step: the window would not fit."""
     model, data, told = build(KEYWORDS, OPSET), windows("keywords", 12), "axis=2,hop=2"

@@ -117,5 +117,6 @@ def test_models() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_many_models() -> None:
     run(200)

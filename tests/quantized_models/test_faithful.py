@@ -26,6 +26,7 @@ def test_every_grid_is_the_models(kind: str, tmp_path: Path) -> None:
             assert high - low == 255 * row.scale or low == 0  # a Relu before int8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", ["int32", "int8"])
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 def test_finer_sums_keep_the_biases(kind: str, bias: str, tmp_path: Path) -> None:

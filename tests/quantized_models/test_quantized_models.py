@@ -288,6 +288,7 @@ def test_infinity_is_the_models_own_without_a_grid(tmp_path: Path) -> None:
         made(path, tmp_path / "x.npy", None, bits="16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images", [False, True])
 def test_its_recipe_makes_the_same_bytes(
     quantized: Callable[..., Path], samples: Path, tmp_path: Path, images: bool

@@ -127,6 +127,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_integers_of_numpy_and_c_here(
     cases: Path, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:

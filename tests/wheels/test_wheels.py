@@ -12,7 +12,7 @@ import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.slow
 LITTLE_ENDIAN_64, X86_64 = b"\x7fELF\x02\x01", 62
 RUNTIME_BYTES = 3_000_000
 BOARD = "mps2-an386"
+# pytest and what it needs.
+TOOLS = ("pytest", "iniconfig", "pluggy", "packaging", "pygments", "exceptiongroup", "tomli", "typing-extensions")
 QUICK = ("file/test_files.py", "api/test_keywords.py", "graph/test_text.py")  # tests that run from the wheel
 
 
@@ -62,7 +64,8 @@ class Place:
         self.install("--no-index", wheel)
 
     def install(self, *words: object) -> None:
-        run(self.bin / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words)
+        pip = (self.bin / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+        run(*pip, *words)
 
     def run(self, program: str, *arguments: object, cwd: Path) -> str:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -78,8 +81,15 @@ def locks(root: Path) -> Path:
 def installed(dist: Path, locks: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
     given = (locks / "build.lock", locks / "run.lock")
     place = Place(tmp_path_factory.mktemp("empty") / "venv", wheel(dist, "nmpconv"), *given)
-    place.install("--require-hashes", "-r", locks / "test.lock")
+    place.install("--require-hashes", "-r", only(locks / "test.lock", TOOLS, place.bin.parent / "tools.lock"))
     return place
+
+
+def only(lock: Path, names: Sequence[str], path: Path) -> Path:
+    """Writes a lock of these of its packages."""
+    packages = re.split(r"^(?=\w)", lock.read_text(), flags=re.MULTILINE)
+    path.write_text("".join(text for text in packages if text.startswith(tuple(f"{name}==" for name in names))))
+    return path
 
 
 def test_the_wheel_is_for_old_systems_and_whole(dist: Path, root: Path) -> None:
@@ -153,9 +163,7 @@ def test_the_runtime_is_small_and_needs_numpy_alone(
 ) -> None:
     path = wheel(dist, "nmpconv_runtime")
     assert path.stat().st_size < RUNTIME_BYTES
-    packages = re.split(r"^(?=\w)", (locks / "run.lock").read_text(), flags=re.MULTILINE)
-    (tmp_path / "numpy.lock").write_text("".join(text for text in packages if text.startswith("numpy==")))
-    place = Place(tmp_path / "venv", path, tmp_path / "numpy.lock")
+    place = Place(tmp_path / "venv", path, only(locks / "run.lock", ["numpy"], tmp_path / "numpy.lock"))
     packages = place.run("python", "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).split()
     names = {package.partition("==")[0] for package in packages} - {"pip", "setuptools"}
     assert names == {"numpy", "nmpconv-runtime"}
