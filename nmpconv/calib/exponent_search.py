@@ -41,13 +41,6 @@ class Table(NamedTuple):
     limits: Range
 
 
-class Choice(NamedTuple):
-    """expected_sqnr_db: from quantizing this tensor alone, after the function that follows it; inf when exact."""
-
-    exponent: int
-    expected_sqnr_db: float
-
-
 def smallest_exponent(lo: float, hi: float, bits: int) -> int:
     """The smallest exponent at which clipping costs [lo, hi] no more than rounding: half a step.
 
@@ -98,7 +91,7 @@ def choose(
     percentile: float = 99.99,
     tables: Sequence[Table] = (),
     limits: Range | None = None,
-) -> Choice:
+) -> int:
     """The exponent for a tensor of 8 or 16 bits.
 
     method: "max" clips nothing; "mse" has the least mean squared error, "mse4" the same where saturation counts four
@@ -113,6 +106,8 @@ def choose(
     if bits == 16 and tables:
         top = min(top, max(top_exponent(t.limits, bits, (t.function,), t.stats) for t in tables))
     exponents = _candidates(stats, bits, method, percentile, top)
+    if len(exponents) == 1:
+        return exponents[0]
     steps = np.ldexp(1.0, exponents)
     counts = SATURATED.get(method, 1.0)
     errors = (
@@ -120,14 +115,14 @@ def choose(
         if tables
         else Rounded(stats, counts).relative_errors(steps, bits)
     )
-    best = int(np.argmin(errors))
-    return Choice(exponents[best], _db(errors[best]))
+    return exponents[int(np.argmin(errors))]
 
 
 def expected_sqnr_db(
     stats: TensorStats | Rounded, exponent: float, bits: int, functions: Sequence[Function] = (), origin: float = 0.0
 ) -> float:
-    """10 log10(signal / error) expected from this exponent, or any other step 2^exponent, as in `Choice`.
+    """10 log10(signal / error) expected from quantizing a tensor alone with this exponent, or any other step
+    2^exponent; inf when exact.
 
     functions: what is applied next, each for itself: the mean of the errors after them. origin: what the integer 0
     stands for.
@@ -304,7 +299,7 @@ class Rounded:
     def _bins(self) -> _Bins:
         stats = self.stats
         low, high, weight = stats.histogram.bins()
-        low, high = np.clip(low, stats.min, stats.max), np.clip(high, stats.min, stats.max)
+        low, high = (np.minimum(np.maximum(x, stats.min), stats.max) for x in (low, high))
         # A bin whose values are all at one end of the range has no width; a narrow one stands for it.
         low = np.where(high - low > 0, low, low - SPIKE * stats.histogram.width)
         width = high - low

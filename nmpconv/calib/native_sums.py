@@ -97,8 +97,9 @@ def bin_errors(
     every whole step adds step^3 / 12, and what is left at the distance r from its level r^3 / 3; what lies beyond half
     a step of the outermost levels counts ``saturated`` times.
     """
-    errors, origins = np.empty(len(steps)), np.broadcast_to(origins, len(steps))
-    _nmp.bin_errors(table, ends, np.array([steps, steps**3, origins]), *limits, saturated, errors)
+    errors, grids = np.empty(len(steps)), np.empty((3, len(steps)))
+    grids[0], grids[1], grids[2] = steps, steps**3, origins
+    _nmp.bin_errors(table, ends, grids, *limits, saturated, errors)
     return errors
 
 

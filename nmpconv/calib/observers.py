@@ -110,11 +110,13 @@ class TensorStats:
 
     @classmethod
     def merged(cls, *parts: TensorStats | None) -> TensorStats:
-        """Statistics of the samples of all parts, which stay as they are."""
+        """Statistics of the samples of all parts, which stay as they are; of one part that has any, this itself."""
+        living = [part for part in parts if part is not None and part.count]
+        if len(living) == 1:
+            return living[0]
         stats = cls()
-        for part in parts:
-            if part is not None:
-                stats.merge(part)
+        for part in living:
+            stats.merge(part)
         return stats
 
     def merge(self, other: TensorStats) -> None:

@@ -128,7 +128,7 @@ class CandidateEvaluator:
         drop = None if top1 is None or self.float_top1 is None else self.float_top1 - top1
         micro = trial.target in targets.MICROCONTROLLERS
         ram = targets.needs(data, str(trial.target)).arena if micro else plan_memory.peak(planned)
-        steps = sum(costs.estimated(data, costs.stand_in(trial.target)))
+        [steps] = costs.totals(data, planned, [costs.stand_in(trial.target)])
         db, sure = round(score.db, 3), score.db_margin
         candidate = Candidate(
             *(wide, db, score.agreement, drop, ram, len(data), work(planned), steps), metric=metric, db_margin=sure

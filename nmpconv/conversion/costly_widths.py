@@ -2,7 +2,7 @@
 
 1. With the default widths a model takes at most MOST times the instructions of `--strict` on each target, as
    `runtime.costs` estimates them, or LITTLE more, which no user notices. Most models do: a look at the work tells it of
-   them.
+   them, and of most that are tried below.
 2. Of others the grids that `--strict` makes int8 are put in order: first inputs, as samples that calibration did not
    see may reach further; then the `loud` ones at 8 bits, by their shares of the noise divided by the work that 16 bits
    add. Without samples they are all of these, by the work alone.
@@ -20,7 +20,7 @@ from math import inf
 from nmpconv.calib.noise_budget import budget
 from nmpconv.calib.observers import OutOfRange
 from nmpconv.conversion.candidates import AssumedWidths, work, work_of
-from nmpconv.conversion.quantizer import UNCHECKED, Fitter
+from nmpconv.conversion.quantizer import UNCHECKED, Fitter, Prepared
 from nmpconv.file.writer import to_bytes
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize.heads import heads
@@ -47,20 +47,35 @@ class InstructionLimit:
 
     def allows(self, fitter: Fitter) -> bool:
         """Checks another fitter of the same model."""
-        return all(n <= most for n, most in zip(self._instructions(fitter), self._most, strict=True))
+        return all(n <= most for n, most in zip(self._instructions(fitter, _prepared(fitter)), self._most, strict=True))
+
+    def allows_by_shape(self, fitter: Fitter) -> bool:
+        """`allows` of one with other widths, without choices: where the work tells it, nothing is counted."""
+        wide = [name for name, bits in fitter.bits.items() if bits == 16]
+        little = work(self.widths.graph(wide)) <= WORK * work(self.widths.graph(()))
+        return little or self.allows(fitter)
+
+    @cached_property
+    def widths(self) -> AssumedWidths:
+        return AssumedWidths(self.lean)
+
+    @cached_property
+    def least(self) -> Prepared:
+        """The lean float graph with its grids, fitted to nothing."""
+        return _prepared(self.lean)
 
     @cached_property
     def _most(self) -> list[float]:
         try:
-            return [max(MOST * count, count + LITTLE) for count in self._instructions(self.lean)]
+            counts = self._instructions(self.lean, self.least)
         except OutOfRange:  # 8 bits do not hold what was seen
             return [inf] * len(self.targets)
+        return [max(MOST * count, count + LITTLE) for count in counts]
 
-    def _instructions(self, fitter: Fitter) -> list[int]:
+    def _instructions(self, fitter: Fitter, prepared: Prepared) -> list[int]:
         """Estimates of each target; the integers are fitted to nothing."""
-        plain = fitter.without_images()
-        integer = plain.quantize(plain.prepare("none", [], UNCHECKED), False, UNCHECKED)
-        return costs.totals(to_bytes(self.finish(integer), {}), self.targets)
+        planned = self.finish(fitter.without_images().quantize(prepared, False, UNCHECKED))
+        return costs.totals(to_bytes(planned, {}), planned, self.targets)
 
 
 @dataclass(frozen=True)
@@ -78,14 +93,13 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
     groups = _unasked(fitter)
     lean = _narrowed(fitter, groups)
     limit = InstructionLimit(lean, finish, (target,) if target in MICROCONTROLLERS else MICROCONTROLLERS)
-    least = work(AssumedWidths(lean).graph(()))
-    if not groups or work(AssumedWidths(fitter).graph(())) <= WORK * least or limit.allows(fitter):
+    if not groups or limit.allows_by_shape(fitter):
         return Affordable(fitter, "", limit)
 
     def fits(wide: Sequence[Sequence[str]]) -> bool:
-        return limit.allows(_narrowed(fitter, [group for group in groups if group not in wide]))
+        return limit.allows_by_shape(_narrowed(fitter, [group for group in groups if group not in wide]))
 
-    wide = _affordable(_in_order(lean, groups), fits)
+    wide = _affordable(_in_order(limit, groups), fits)
     narrow = [group for group in groups if group not in wide]
     more = f" and {len(narrow) - NAMED} more" if len(narrow) > NAMED else ""
     names = ", ".join(group[0] for group in narrow[:NAMED]) + more
@@ -110,17 +124,22 @@ def _narrowed(fitter: Fitter, groups: Sequence[Sequence[str]]) -> Fitter:
     return fitter.with_bits({**fitter.bits, **{name: 8 for group in groups for name in group}})
 
 
-def _in_order(lean: Fitter, groups: Sequence[list[str]]) -> list[list[str]]:
+def _prepared(fitter: Fitter) -> Prepared:
+    """The float graph with its grids, fitted to nothing."""
+    return fitter.without_images().prepare("none", [], UNCHECKED)
+
+
+def _in_order(limit: InstructionLimit, groups: Sequence[list[str]]) -> list[list[str]]:
     """Case 2."""
+    lean = limit.lean
     inputs = [group for group in groups if not set(lean.graph.inputs).isdisjoint(group)]
     others = [group for group in groups if group not in inputs]
     shares = {group[0]: 1.0 for group in others}
     if len(lean.images):
-        ranged = lean.without_images().prepare("none", [], UNCHECKED).ranged
-        noise = budget(ranged, groups, heads(lean.graph), lean.images, asked=list(shares), least=SHARE**2)
+        noise = budget(limit.least.ranged, groups, heads(lean.graph), lean.images, asked=list(shares), least=SHARE**2)
         shares = loud(noise.shares)
 
-    widths = AssumedWidths(lean)
+    widths = limit.widths
     plain = widths.graph(())
     makers, readers = plain.producers(), plain.consumers()
 

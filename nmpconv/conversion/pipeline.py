@@ -228,7 +228,9 @@ def write(context: Context, calibrated: Calibrated, decision: Decision, quantize
     if options.save_recipe is not None:
         recipes.save(options.save_recipe, _recipe_text(context, calibrated, decision))
     warnings = (*report.warnings, *warnings)
-    report = replace(report, file_bytes=len(data), footprint=footprint(data, options.target), warnings=warnings)
+    report = replace(
+        report, file_bytes=len(data), footprint=footprint(data, options.target, planned), warnings=warnings
+    )
     return Result(data, report, planned, decision.prepared.stats)
 
 
@@ -252,7 +254,7 @@ def plan(model: Path, options: Options) -> Result:
         replace(layer, exponent_in=0, exponent_weights=None, exponent_out=0, shift=None, bias=None)
         for layer in report.layers
     ]
-    needs = footprint(data, options.target)
+    needs = footprint(data, options.target, planned)
     report = replace(report, layers=tuple(sizes), legalized=(), file_bytes=len(data), footprint=needs)
     return Result(data, replace(report, quality=Quality(why="sizes only, nothing was calibrated")), planned)
 

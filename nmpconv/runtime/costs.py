@@ -17,14 +17,14 @@ from functools import cache
 from itertools import takewhile
 from math import ceil, prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nmpconv.base.verdict import Footprint
 from nmpconv.errors import NmpError
-from nmpconv.file.reader import FileOp, FileTensor, Model, read
-from nmpconv.ir import Quant, Value
+from nmpconv.file.reader import FileTensor, Model, read
+from nmpconv.ir import Graph, Quant, Value
 from nmpconv.ops import OPS
 from nmpconv.ops.common.effort import Sums
 from nmpconv.ops.common.weighted import Weighted
@@ -91,11 +91,10 @@ def estimated(data: bytes, target: str) -> list[int]:
     return _estimated(_efforts(read(data)), interpreter.needs_of_target(data, target), target)
 
 
-def totals(data: bytes, targets: Sequence[str]) -> list[int]:
-    """Instructions of a file on each of these targets, as `estimated` has them."""
-    needs = [interpreter.needs_of_target(data, target) for target in targets]  # takes no file that is wrong
-    efforts = _efforts(read(data, verified=True))
-    return [sum(_estimated(efforts, need, target)) for target, need in zip(targets, needs, strict=True)]
+def totals(data: bytes, planned: Graph, targets: Sequence[str]) -> list[int]:
+    """Instructions of a file on each of these targets, as `estimated` has them. planned: the graph that it is of."""
+    efforts = _efforts_of(planned)
+    return [sum(_estimated(efforts, interpreter.needs_of_target(data, target), target)) for target in targets]
 
 
 def _estimated(efforts: Sequence[Effort], needs: TargetNeeds, target: str) -> list[int]:
@@ -104,12 +103,13 @@ def _estimated(efforts: Sequence[Effort], needs: TargetNeeds, target: str) -> li
     return [round(sum(row.get(name, 0.0) * count for name, count in counts.items())) for row, counts in work]
 
 
-def footprint(data: bytes, target: str | None, model: Model | None = None) -> Footprint:
-    """Needs of a file on a microcontroller: its target, or DEFAULT where that is none. model: what is in it; None: it
-    is read. Raises ModelError."""
+def footprint(data: bytes, target: str | None, content: Model | Graph | None = None) -> Footprint:
+    """Needs of a file on a microcontroller: its target, or DEFAULT where that is none. content: what is in it, or the
+    planned graph that it is of; None: it is read. Raises ModelError."""
     there = stand_in(target)
     needs = interpreter.needs_of_target(data, there)
-    return Footprint(needs.arena_bytes, len(data), sum(_estimated(_efforts(model or read(data)), needs, there)), there)
+    efforts = _efforts_of(content) if isinstance(content, Graph) else _efforts(content or read(data))
+    return Footprint(needs.arena_bytes, len(data), sum(_estimated(efforts, needs, there)), there)
 
 
 def stand_in(target: str | None) -> str:
@@ -152,19 +152,35 @@ def counted(data: bytes, target: str) -> list[Counted]:
 
 def _efforts(model: Model) -> list[Effort]:
     values = [_value(tensor) for tensor in model.tensors]
-    return [_effort(op, [values[i] for i in op.inputs], [values[i] for i in op.outputs]) for op in model.ops]
+    return [
+        _effort(
+            op.kind,
+            OPS[op.kind].Params(**op.params),
+            op.macs,
+            *([values[i] for i in of] for of in (op.inputs, op.outputs)),
+        )
+        for op in model.ops
+    ]
 
 
-def _effort(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Effort:
-    known = OPS[op.kind]
-    params = known.Params(**op.params)
+def _efforts_of(planned: Graph) -> list[Effort]:
+    efforts = []
+    for node in planned.nodes:
+        inputs, outputs = planned.ins(node), planned.outs(node)
+        macs = OPS[node.op].macs(node.params, inputs, outputs)
+        efforts.append(_effort(node.op, node.params, macs, inputs, outputs))
+    return efforts
+
+
+def _effort(op: str, params: Any, macs: int, inputs: Sequence[Value], outputs: Sequence[Value]) -> Effort:
+    known = OPS[op]
     if isinstance(known, Custom):
         return Counted(known.name, {"instructions": known.instructions(params, inputs, outputs[0])})
     if isinstance(known, ConvAdd):
         return Products(CONV.sums(params, inputs[1:], outputs[0]), inputs[1:], outputs[0], inputs[0])
     if isinstance(known, Weighted):
         return Products(known.sums(params, inputs, outputs[0]), inputs, outputs[0])
-    return _plain(op, inputs, outputs)
+    return _plain(op, params, macs, inputs, outputs)
 
 
 def _counts(efforts: Sequence[Effort], needs: TargetNeeds, target: str) -> list[Counted]:
@@ -264,11 +280,11 @@ def _one_by_one(sums: Sums) -> dict[str, float]:
     return {"call": 1, "channels": sums.groups, "outputs": sums.pixels * sums.groups, "taps": taps}
 
 
-def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Counted:
+def _plain(op: str, params: Any, macs: int, inputs: Sequence[Value], outputs: Sequence[Value]) -> Counted:
     """Counts the effort of an op without weights. products: its own count, or the places of its window. blocks:
     elements of a slice that are read side by side are one. groups: numbers that are normalized together are one."""
     size = sum(value.size for value in outputs)
-    places = op.params.get("kernel_h", 0) * op.params.get("kernel_w", 0)
+    places = getattr(params, "kernel_h", 0) * getattr(params, "kernel_w", 0)
     line = outputs[0].shape[-1] if outputs[0].shape else 1
     activations = [x for x in inputs if not x.is_const]
     counts = {
@@ -280,27 +296,27 @@ def _plain(op: FileOp, inputs: Sequence[Value], outputs: Sequence[Value]) -> Cou
         "inputs": sum(x.size for x in activations),
         "outputs": size,
         "moved": size * (activations[:1] != [] and activations[0].offset != outputs[0].offset),
-        "products": op.macs or size * places,
+        "products": macs or size * places,
     }
-    if op.kind == Slice.name:
-        axes = list(zip(op.params["steps"], activations[0].shape, outputs[0].shape, strict=True))
+    if op == Slice.name:
+        axes = list(zip(params.steps, activations[0].shape, outputs[0].shape, strict=True))
         counts["blocks"] = size // _block(axes)
-        return Counted(f"{op.kind} {_widths([inputs[0], outputs[0]])}{' rows' * _is_rows(axes)}", counts)
-    if op.kind == Normalize.name:
-        counts["groups"] = size // prod(outputs[0].shape[axis] for axis in op.params["axes"])
-    if OPS[op.kind].grid == "same" and (places := OPS[op.kind].places) is not None:
+        return Counted(f"{op} {_widths([inputs[0], outputs[0]])}{' rows' * _is_rows(axes)}", counts)
+    if op == Normalize.name:
+        counts["groups"] = size // prod(outputs[0].shape[axis] for axis in params.axes)
+    if OPS[op].grid == "same" and (places := OPS[op].places) is not None:
         counts["inputs"] = inputs[places].size  # of the other one only what is chosen is read
-    if op.kind == Gather.name:
-        groups, rows = (prod(outputs[0].shape[: op.params["axis"] + k]) for k in (0, 1))
+    if op == Gather.name:
+        groups, rows = (prod(outputs[0].shape[: params.axis + k]) for k in (0, 1))
         how = " elements" if rows == size else ""
         counts = {"call": 1, "groups": groups, "rows": rows, "outputs": size}
-        return Counted(f"{op.kind} {_widths([inputs[0], outputs[0]])}{how}", counts)
-    if not (OPS[op.kind].elementwise and OPS[op.kind].joins):
-        return Counted(f"{op.kind} {_widths([inputs[0], outputs[0]])}", counts)
+        return Counted(f"{op} {_widths([inputs[0], outputs[0]])}{how}", counts)
+    if not (OPS[op].elementwise and OPS[op].joins):
+        return Counted(f"{op} {_widths([inputs[0], outputs[0]])}", counts)
     counts["unshifted"] = size * (min(map(_exponent, inputs)) == _exponent(outputs[0]))
     ends = {x.shape[-1:] == outputs[0].shape[-1:] for x in inputs}
     how = "" if all(x.size == size for x in inputs) else " rows" if ends == {True} else " scalars"
-    return Counted(f"{op.kind} {_widths([*inputs[:2], outputs[0]])}{how}", counts)
+    return Counted(f"{op} {_widths([*inputs[:2], outputs[0]])}{how}", counts)
 
 
 def _exponent(value: Value) -> int:

@@ -11,7 +11,7 @@ from nets import Net
 from onnx import TensorProto, helper, numpy_helper
 
 import nmpconv
-from nmpconv.calib.exponent_search import choose, span
+from nmpconv.calib.exponent_search import choose, expected_sqnr_db, span
 from nmpconv.graph.verify import verify
 from nmpconv.ir import Graph
 from nmpconv.passes.quantize import balance, equalize, exponents, headroom
@@ -168,8 +168,9 @@ def test_fill_never_costs_anything() -> None:
         assert factors["a"] == factors["b"] == factors["s"]
         expected = headroom.expected(graph, seen, in_bits(graph, 8), seen, ())
         for members in ("abs", "c"):
-            before = sum(choose(expected[name], 8).expected_sqnr_db for name in members)
-            after = sum(choose(expected[name].scaled(factors[name]), 8).expected_sqnr_db for name in members)
+            before = sum(expected_sqnr_db(expected[name], choose(expected[name], 8), 8) for name in members)
+            scaled = [expected[name].scaled(factors[name]) for name in members]
+            after = sum(expected_sqnr_db(seen, choose(seen, 8), 8) for seen in scaled)
             gains.append(after - before)
     assert min(gains) > -1e-6
     assert np.mean(gains) > 0.3

@@ -66,14 +66,19 @@ def test_every_op_is_estimated(op: str, target: str) -> None:
 
 
 def test_totals_are_those_of_each_target() -> None:
-    data = convolution(8, 8, (1, 5, 4, 6), (5, 3, 3, 6), **PADDED)
-    assert costs.totals(data, MICROCONTROLLERS) == [sum(costs.estimated(data, t)) for t in MICROCONTROLLERS]
+    """The planned graph tells what its file does."""
+    for cases in CASES.values():
+        planned, data = plan_memory.run(cases[0].graph), file(cases[0])
+        each = [sum(costs.estimated(data, target)) for target in MICROCONTROLLERS]
+        assert costs.totals(data, planned, MICROCONTROLLERS) == each, cases[0].id
+        assert costs.footprint(data, None, planned) == costs.footprint(data, None), cases[0].id
 
 
 def test_totals_count_an_op_once_for_all_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     counted, sums = list[str](), Weighted.sums
     monkeypatch.setattr(Weighted, "sums", lambda op, *values: counted.append(op.name) or sums(op, *values))
-    costs.totals(convolution(8, 8, (1, 5, 4, 6), (5, 3, 3, 6), **PADDED), MICROCONTROLLERS)
+    planned = plan_memory.run(CASES["conv2d"][0].graph)
+    costs.totals(to_bytes(planned, {}), planned, MICROCONTROLLERS)
     assert counted == ["conv2d"]
 
 

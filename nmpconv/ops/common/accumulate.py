@@ -137,5 +137,5 @@ def output_step(acc: np.ndarray, bound: float, bias: np.ndarray, shifts: np.ndar
 
 def weight_shifts(x: Quant, w: Quant, y: Quant, channels: int) -> np.ndarray:
     """s_c = e_y - e_x - e_w[c] for every output channel: int64 [channels]."""
-    exponents = np.asarray(w.exponents, np.int64)
-    return np.broadcast_to(y.exponent - x.exponent - exponents, (channels,))
+    shifts = y.exponent - x.exponent - np.asarray(w.exponents, np.int64)
+    return shifts if len(shifts) == channels else np.full(channels, shifts[0])

@@ -121,8 +121,7 @@ def run(
             ]
             if not after:
                 _check_reach(group, stats, width)
-            choice = choose(merged, width, by.name, percentile=by.percentile, tables=after, limits=limits)
-            exponent = choice.exponent
+            exponent = choose(merged, width, by.name, percentile=by.percentile, tables=after, limits=limits)
             how = "max" if width == 16 else by.spoken  # 16 bits have headroom instead of a search
             if width == 16 and scores.issuperset(group) and merged.peak > 0:
                 exponent = score_headroom.raised(exponent, merged, [table.function for table in after])
@@ -149,10 +148,8 @@ def _least(makers: Mapping[str, Node], group: Sequence[str]) -> int:
 def _merged(
     group: Sequence[str], stats: Mapping[str, TensorStats], padded: Mapping[str, Sequence[TensorStats]], origin: float
 ) -> TensorStats:
-    merged = TensorStats()
-    for part in (*(less(stats[name], origin) for name in group), *(p for name in group for p in padded.get(name, ()))):
-        merged.merge(part)
-    return merged
+    parts = [less(stats[name], origin) for name in group]
+    return TensorStats.merged(*parts, *(part for name in group for part in padded.get(name, ())))
 
 
 def _method(group: Sequence[str], method: Method, choices: Choices) -> Method:

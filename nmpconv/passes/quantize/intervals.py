@@ -62,7 +62,7 @@ def of_node(graph: Graph, node: Node, intervals: Mapping[str, Interval]) -> Inte
 def of_grid(value: Value) -> Interval:
     """All that the tensor's clip range allows."""
     channels, quant = value.shape[-1] if value.shape else 1, quant_of(value)
-    return Interval(*(np.broadcast_to(np.int64(bound), channels) for bound in (quant.lo, quant.hi)))
+    return Interval(*(np.full(channels, bound, np.int64) for bound in (quant.lo, quant.hi)))
 
 
 def _reference(
@@ -111,5 +111,6 @@ def _weighted(graph: Graph, node: Node, x: Interval) -> Interval:
     low, high = lo.reshape(groups, 1, -1), hi.reshape(groups, 1, -1)
     quant = quant_of(y)
     shifts = weight_shifts(quant_of(x_value), quant_of(w), quant, w.shape[0])
-    sums = ((rises * low + falls * high).sum(axis=2), (rises * high + falls * low).sum(axis=2))
-    return Interval(*(sat(rsh(s.reshape(-1), shifts) + b.data, quant.lo, quant.hi) for s in sums))
+    least, most = (rises * low + falls * high).sum(axis=2), (rises * high + falls * low).sum(axis=2)
+    sums = np.array([least.reshape(-1), most.reshape(-1)])
+    return Interval(*sat(rsh(sums, shifts) + b.data, quant.lo, quant.hi))

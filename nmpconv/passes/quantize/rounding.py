@@ -130,8 +130,7 @@ def _data(graph: Graph, name: str) -> np.ndarray:
 
 def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None, activated: bool) -> tuple[Node, list[Value]]:
     how = layer.how
-    q = layer.nearest()
-    bias = layer.plain_bias(q)
+    q, bias = layer.nearest(), None
     if x is not None and rows is not None:
         seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
         if how.bias_correction:
@@ -150,7 +149,7 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None, activated:
                 bias = np.where(better, other, bias)
         elif how.gptq:
             q, bias = layer.gptq(x, layer.bias), fixed_point.round_half_up(layer.bias / layer.step_y)
-    return layer.result(q, bias)
+    return layer.result(q, layer.plain_bias(q) if bias is None else bias)
 
 
 class _Layer:
@@ -289,10 +288,10 @@ class _Layer:
         return replace(node, inputs=tuple(names)), values
 
     def _bias_bits(self, bias: np.ndarray) -> int:
-        low, high = (int(bias.min()), int(bias.max())) if bias.size else (0, 0)
         bits = narrowest(bias, self.how.bias_bits)
         if bits is not None:
             return bits
+        low, high = int(bias.min()), int(bias.max())
         if not self.how.bias_bits:
             steps = fixed_point.INT_MAX[32] * self.step_y
             why = f"biases from {low * self.step_y:g} to {high * self.step_y:g}"

@@ -11,6 +11,7 @@ import numpy as np
 from nmpconv.base.fixed_point import INT_MAX, INT_MIN
 
 CANDIDATES = 3
+SMALL = 1 << 14  # weights of a layer whose candidates are rounded at once
 
 # Largest useful shift from the sum of products to the output, by (input bits, weight bits): weights so small that they
 # would need more lie below a hundredth of an output step, and a kernel with a smaller one can start a 32-bit
@@ -27,15 +28,14 @@ def exponents(weights: np.ndarray, bits: int, per_tensor: bool, low: int, high: 
     top = np.full(len(weights), low, dtype=np.int64)
     alive = peak > 0
     top[alive] = np.ceil(np.log2(peak[alive] / (hi + 0.5))).astype(np.int64)
-    errors = []
-    for k in range(CANDIDATES):
-        step = np.ldexp(1.0, _within(top - k, low, high))[:, None]
-        rounded = _within(np.floor(weights / step + 0.5), lo, hi) * step
-        errors.append(np.square(rounded - weights).sum(axis=1))
-    stacked = np.array(errors)
+    steps = np.ldexp(1.0, _within(top - np.arange(CANDIDATES)[:, None], low, high))[:, :, None]
+    together = CANDIDATES if weights.size <= SMALL else 1  # calls of numpy are what small layers take
+    parts = [steps[k : k + together] for k in range(0, CANDIDATES, together)]
+    rounded = (_within(np.floor(weights / step + 0.5), lo, hi) * step for step in parts)
+    errors = np.concatenate([np.square(each - weights).sum(axis=2) for each in rounded])
     if per_tensor:
-        stacked = np.repeat(stacked.sum(axis=1, keepdims=True), len(weights), axis=1)
-    return _within(top - np.argmin(stacked, axis=0), low, high)
+        errors = np.repeat(errors.sum(axis=1, keepdims=True), len(weights), axis=1)
+    return _within(top - np.argmin(errors, axis=0), low, high)
 
 
 def nearest(weights: np.ndarray, exponent: np.ndarray, bits: int) -> np.ndarray:
