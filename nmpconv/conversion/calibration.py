@@ -234,6 +234,7 @@ def _calibrated(context: Context, imported: Imported, outliers: Mapping[int, flo
         options.bias_correction,
         options.bias_width,
         options.faithful,
+        options.amplify,
     )
     most = min(_affordable(graph), FAST_IMAGES if options.fast else FIT_IMAGES)
     fitted = (scattered if states or graph.variables else spread)(len(feeds), most)

@@ -27,6 +27,7 @@ FAITHFUL = {
     "equalize": "none",
     "rounding": "nearest",
     "bias_correction": False,
+    "amplify": False,
     "zero_points": False,
     "drop_channels": False,
 }
@@ -46,6 +47,12 @@ def _as_given(options: Options) -> Options:
             )
     changed: dict[str, Any] = dict(FAITHFUL)
     return replace(options, **changed)
+
+
+def _check_amplify(options: Options) -> None:
+    """UsageError where means that amplified weights move are not corrected."""
+    if options.amplify and not options.bias_correction:
+        raise UsageError("needs corrected biases", where="--amplify", hint="leave one of them out")
 
 
 def _check_fast(options: Options) -> None:
@@ -82,6 +89,7 @@ class Context:
         recipe_file, options = recipes.with_recipe(options)
         options = _as_given(options) if options.faithful else options
         _check_fast(options)
+        _check_amplify(options)
         if options.drop_outliers and options.load_profile is not None:
             raise UsageError(
                 "a profile has no peaks of single samples", where="--drop-outliers", hint="observe them, without it"

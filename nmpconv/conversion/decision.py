@@ -90,7 +90,8 @@ def _decided(context: Context, fitter: Fitter, recipes: Sequence[Recipe], settle
         decided=settled,
     )
     zero_points, corrected = recipe.zero_points and fitter.zero_points, recipe.corrected and fitter.corrects
-    recipe = replace(recipe, zero_points=zero_points, corrected=corrected)
+    amplified = recipe.amplified or bool(fitter.rounding.amplify)
+    recipe = replace(recipe, zero_points=zero_points, corrected=corrected, amplified=amplified)
     return Decision(fitter.of(recipe), recipe, prepared, score, notes, contenders=contenders)
 
 
@@ -120,7 +121,7 @@ def promote_cheap_tensors(context: Context, calibrated: Calibrated, decision: De
             fitter = calibrated.fitter.with_choices(
                 widened(decision.fitter.choices, after.wide, cheap_promotions.PLACE)
             )
-            decision = _decided(context, fitter, contenders, ("zero_points", "bias_correction"))
+            decision = _decided(context, fitter, contenders, ("zero_points", "bias_correction", "amplify"))
             decision = replace(decision, notes=(*notes, *decision.notes))
         else:
             decision = _promoted(decision, after, score, cheap_promotions.PLACE, context.trace)
@@ -153,9 +154,15 @@ def _promoted(decision: Decision, candidate: Candidate, score: Score, place: str
     return replace(decision, fitter=fitter, prepared=prepared, score=score)
 
 
+def options_of(context: Context, decision: Decision) -> Options:
+    """The options with what was decided of biases and weights."""
+    fitter = decision.fitter
+    return replace(context.options, bias_correction=fitter.corrects, amplify=bool(fitter.rounding.amplify))
+
+
 def metadata(context: Context, calibrated: Calibrated, decision: Decision) -> dict[str, str]:
     """Facts about the conversion that its file holds."""
-    options = replace(context.options, bias_correction=decision.fitter.corrects)
+    options = options_of(context, decision)
     graph = calibrated.fitter.graph
     if graph.variables:
         pairs = recurrent_states.checked(graph, options.state or ())

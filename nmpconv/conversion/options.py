@@ -328,6 +328,17 @@ class Options:
             EXPERTS, "Correct biases layer by layer on calibration data.", recorded="bias_correction", recipe=True
         ),
     )
+    amplify: bool | None = field(
+        default=None,
+        metadata=as_flag(
+            EXPERTS,
+            "Let weights of 8 bits make up for differences that noise has weakened; default: where that is better.",
+            shows_default=False,
+            recorded="amplify",
+            recorded_default=False,
+            recipe=True,
+        ),
+    )
     bias_bits: BiasBits = field(
         default="auto",
         metadata=as_flag(

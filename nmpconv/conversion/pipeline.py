@@ -36,7 +36,7 @@ from nmpconv.conversion.calibration import (
 )
 from nmpconv.conversion.candidates import CandidateEvaluator
 from nmpconv.conversion.context import Context
-from nmpconv.conversion.decision import Decision, promote_cheap_tensors, search_widths
+from nmpconv.conversion.decision import Decision, options_of, promote_cheap_tensors, search_widths
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.quantizer import HELD_OUT, Fitter, Recipe
 from nmpconv.conversion.report import Report, measure
@@ -236,10 +236,10 @@ def write(context: Context, calibrated: Calibrated, decision: Decision, quantize
 
 def _recipe_text(context: Context, calibrated: Calibrated, decision: Decision) -> str:
     """Text of a recipe that converts to the same bytes."""
-    fitter, prepared, recipe, options = decision.fitter, decision.prepared, decision.recipe, context.options
+    fitter, prepared, recipe = decision.fitter, decision.prepared, decision.recipe
     rounding = "gptq" if recipe.gptq else "nearest"
-    whole = options.in_recipe() | {"equalize": recipe.equalize, "rounding": rounding, "zero_points": recipe.zero_points}
-    whole |= {"bias_correction": fitter.corrects}
+    whole = options_of(context, decision).in_recipe()
+    whole |= {"equalize": recipe.equalize, "rounding": rounding, "zero_points": recipe.zero_points}
     ops = {"rounding": rounding, "weight_bits": fitter.weight_bits}
     return recipes.to_text(whole, calibrated.fitter.graph, prepared.chosen, prepared.free, ops, fitter.choices)
 

@@ -72,24 +72,25 @@ class Recipe:
     """One way to quantize.
 
     equalize: one of EQUALIZATIONS. gptq: round weights with second moments. zero_points, corrected: False where zero
-    points, or corrections of biases, were left out.
+    points, or corrections of biases, were left out. amplified: weights make up for a factor, too.
     """
 
     equalize: str
     gptq: bool
     zero_points: bool = True
     corrected: bool = True
+    amplified: bool = False
 
     @staticmethod
     def of(text: str) -> Recipe | None:
         """Parses the text of `str`; None of any other text."""
-        every = (Recipe(mode, *row) for mode in EQUALIZATIONS for row in product((False, True), repeat=3))
+        every = (Recipe(mode, *row) for mode in EQUALIZATIONS for row in product((False, True), repeat=4))
         return next((recipe for recipe in every if str(recipe) == text), None)
 
     def __str__(self) -> str:
         rounding = "gptq" if self.gptq else "nearest"
         left_out = ("" if self.zero_points else ", no zero points") + ("" if self.corrected else ", plain biases")
-        return f"equalize {self.equalize}, {rounding} rounding{left_out}"
+        return f"equalize {self.equalize}, {rounding} rounding{left_out}{', amplified weights' * self.amplified}"
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Fitter:
         choices: Choices = NOTHING,
     ) -> None:
         self.graph, self.stats, self.bits, self.images = graph, stats, bits, images
-        self._method, self._rounding, self.zero_points, self.choices = method, rounding, zero_points, choices
+        self._method, self.rounding, self.zero_points, self.choices = method, rounding, zero_points, choices
         self._notes: tuple[str, ...] | None = None  # of a graph alike, where it is known
         self._memo = Memo()  # shared by all that are made of this one
 
@@ -151,14 +152,11 @@ class Fitter:
         """The same where no tensor has an origin."""
         return self._but(zero_points=False)
 
-    def without_correction(self) -> Fitter:
-        """The same where biases are not corrected."""
-        return self._but(_rounding=replace(self._rounding, bias_correction=False))
-
     def of(self, recipe: Recipe) -> Fitter:
-        """The same without what the recipe leaves out."""
+        """The same without what the recipe leaves out, and with what it adds."""
         fitter = self if recipe.zero_points else self.without_zero_points()
-        return fitter if recipe.corrected else fitter.without_correction()
+        how = self.rounding if recipe.corrected else replace(self.rounding, bias_correction=False)
+        return fitter._but(rounding=replace(how, amplify=True) if recipe.amplified else how)
 
     def with_choices(self, choices: Choices) -> Fitter:
         """The same where these are not to be decided."""
@@ -200,11 +198,11 @@ class Fitter:
     @property
     def corrects(self) -> bool:
         """Checks that biases are corrected."""
-        return self._rounding.bias_correction
+        return self.rounding.bias_correction
 
     @property
     def weight_bits(self) -> int:
-        return self._rounding.weight_bits
+        return self.rounding.weight_bits
 
     def prepare(self, mode: str, images: Feeds, trace: Trace, *, keep: bool = False) -> Prepared:
         """Everything before the rounding; mode: the equalization. keep: for `fitted`, and what is
@@ -257,12 +255,12 @@ class Fitter:
         ranged = trace(legalize.run(chosen), "RANGED", "legalize")
         exponents.check_given(ranged, self.choices)
         ranged = trace(idle_requantizes.run(ranged), "RANGED", "idle_requantizes")
-        model_grids = ranged.given if self._rounding.faithful else ()
+        model_grids = ranged.given if self.rounding.faithful else ()
         ranged = trace(residual_operands.grids(ranged, self._weight_bits, model_grids), "RANGED", "residual_operands")
         return Prepared(graph, chosen, ranged, Once(Evidence), offsets.own(free), notes, stats, factors)
 
     def _weight_bits(self, node: Node) -> int:
-        return self._rounding.of(node, self.choices).weight_bits
+        return self.rounding.of(node, self.choices).weight_bits
 
     def _key(self, mode: str, images: Feeds) -> tuple[Any, ...]:
         return mode, self.zero_points, Is(self.choices), self._of(images)
@@ -281,11 +279,11 @@ class Fitter:
         """The integer graph."""
 
         def make() -> tuple[Graph, node_runner.Outcome]:
-            how, outcome = self._rounding.with_gptq(gptq), node_runner.Outcome(heads(self.graph))
+            how, outcome = self.rounding.with_gptq(gptq), node_runner.Outcome(heads(self.graph))
             return quantize.run(prepared.ranged, how, prepared.evidence, self.choices, outcome.step), outcome
 
         memoized = any(earlier is prepared for _, earlier in self._memo.of("prepared"))
-        key = (Is(prepared), gptq, Is(self.choices), self.corrects)
+        key = (Is(prepared), gptq, Is(self.choices), self.corrects, self.rounding.amplify)
         integer, _ = self._memo("integer", key, make) if memoized else make()
         return trace(integer, "INT", "quantize")
 

@@ -15,6 +15,7 @@ from nmpconv.graph.trace import Trace
 from nmpconv.passes.quantize import offsets
 from nmpconv.passes.quantize.balance import fewest_bits
 from nmpconv.passes.quantize.overrides import NOTHING
+from nmpconv.passes.quantize.rounding import Rounding
 
 # Balanced channels saturate together on an unusual image: at 16 bits they have to be better by this.
 BALANCED_16_DB = 1.0
@@ -22,6 +23,8 @@ BALANCED_16_DB = 1.0
 NEAREST_DB = 0.1
 # Plain biases are for nets that a correction harms; others may do as well with them on a few images.
 PLAIN_BIASES_DB = 1.0
+# Factors of few samples may be theirs alone.
+AMPLIFIED_DB = 1.0
 # Recipes this near the best one are as good in the mean; of them, one whose worst image is better by STEADIER_DB wins.
 ALIKE_DB = 0.2
 CONTENDERS_DB = 1.0  # recipes this near the best one compete again where tensors get 16 bits
@@ -31,7 +34,7 @@ STEADIER_DB = 1.0
 def handicap(recipe: Recipe, balanced: float) -> float:
     """By how many dB a recipe must be better. balanced: of factors by channel."""
     plain = (0.0 if recipe.gptq else NEAREST_DB) + (0.0 if recipe.corrected else PLAIN_BIASES_DB)
-    return (balanced if recipe.equalize in BY_CHANNEL else 0.0) + plain
+    return (balanced if recipe.equalize in BY_CHANNEL else 0.0) + plain + AMPLIFIED_DB * recipe.amplified
 
 
 def ranked(scores: Mapping[Recipe, Score], balanced: float = 0.0) -> list[Recipe]:
@@ -53,7 +56,7 @@ def contenders(best: Recipe, scores: Mapping[Recipe, Score]) -> tuple[Recipe, ..
     """Recipes within CONTENDERS_DB of the best one, with what it leaves out."""
     least = scores[best].rank.db - CONTENDERS_DB if best in scores else math.inf
     near = [recipe for recipe, score in scores.items() if score.rank.db >= least]
-    alike = (replace(recipe, zero_points=best.zero_points, corrected=best.corrected) for recipe in near)
+    alike = (replace(best, equalize=recipe.equalize, gptq=recipe.gptq) for recipe in near)
     return tuple(dict.fromkeys(alike))
 
 
@@ -73,7 +76,8 @@ def choose(
     With fewer than HELD_OUT images: the first, and None. An equalization that changes the float function is left out;
     where none of the recipes keeps it, the plainer ones follow; see `ranked`. The best one is tried without zero
     points, too, unless `offsets.pay` and nothing is said by name; with 16 bits throughout without corrections of
-    biases, which errors that are few and large make useless. workers: what recipes are fitted by. measured: False for
+    biases, which errors that are few and large make useless. Where its outputs change less than the float model's, it
+    is tried with amplified weights, too. workers: what recipes are fitted by. measured: False for
     the first, and None, at once. decided: what a recipe file says, by its keys.
     """
     narrow = fewest_bits(fitter.graph, fitter.bits) == 8
@@ -86,17 +90,17 @@ def choose(
             order = ranked(scores, balanced)
         if len(tier) > 1 and order and scores:
             trials.notes += [_noted(recipe, score) for recipe, score in scores.items()]
+            if _may_amplify(fitter.rounding) and "amplify" not in decided and scores[order[0]].weakened:
+                order, scores = trials.beside(order, scores, replace(order[0], amplified=True))
             key, has = ("zero_points", fitter.zero_points) if narrow else ("bias_correction", fitter.corrects)
             # Where most tensors gain a bit by an origin, the same without was 2.7 to 4.7 dB behind in the eight nets of
             # decision 046. What is said by name may be a grid that a zero point harms.
             sure = narrow and fitter.choices == NOTHING and offsets.pay(fitter.graph, fitter.stats)
             if has and key not in decided and not sure:
                 best = order[0]
-                plain = replace(best, zero_points=False) if narrow else replace(best, corrected=False)
-                without = trials.scores([plain])
-                trials.notes += [_noted(recipe, score) for recipe, score in without.items()]
-                order = [plain, *order] if ranked({best: scores[best], **without})[0] == plain else order
-                scores |= without
+                order, scores = trials.beside(
+                    order, scores, replace(best, zero_points=False) if narrow else replace(best, corrected=False)
+                )
         if len(tier) > 1 and order and scores:
             fitter.keep_only(order[0])
         for recipe in order:
@@ -122,6 +126,15 @@ class _RecipeSearch:
             self._leave_out(mode, recipes[0].zero_points, error)
         return scores
 
+    def beside(
+        self, order: list[Recipe], scores: Mapping[Recipe, Score], other: Recipe
+    ) -> tuple[list[Recipe], dict[Recipe, Score]]:
+        """Order and scores with another recipe, in front where it is better than the first one."""
+        more = self.scores([other])
+        self.notes += [_noted(recipe, score) for recipe, score in more.items()]
+        wins = ranked({order[0]: scores[order[0]], **more})[0] == other
+        return [other, *order] if wins else order, {**scores, **more}
+
     def prepared(self, recipe: Recipe, trace: Trace) -> Prepared | None:
         """On all images; None where it changes the function."""
         if (recipe.equalize, recipe.zero_points) in self._lost:
@@ -135,6 +148,11 @@ class _RecipeSearch:
     def _leave_out(self, mode: str, zero_points: bool, error: Unequal) -> None:
         self._lost.add((mode, zero_points))
         self.notes.append(f"equalize {mode}{'' if zero_points else ', no zero points'} left out: {error.message}")
+
+
+def _may_amplify(how: Rounding) -> bool:
+    """Checks that nothing says whether weights are amplified, and that it would change any."""
+    return how.amplify is None and how.weight_bits == 8 and how.bias_correction and not how.faithful
 
 
 def _plainer(recipes: Sequence[Recipe]) -> list[list[Recipe]]:

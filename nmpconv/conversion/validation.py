@@ -21,6 +21,7 @@ from nmpconv.calib.activation_cache import Feeds, integers
 from nmpconv.conversion import node_runner
 from nmpconv.conversion.quantizer import EQUALIZATIONS, UNCHECKED, Fitter, Prepared, Recipe, Unequal, parted
 from nmpconv.ir import Graph
+from nmpconv.passes.quantize.bias import missing_factor
 from nmpconv.passes.quantize.heads import heads
 
 TOGETHER = 2  # recipes tried at a time; each holds the activations of its images
@@ -50,7 +51,7 @@ class Score(NamedTuple):
     that is no vector of scores. images: number of them. db_margin: half the 95 % confidence interval of db; None where
     they are too few for one, or db is not finite. answers: see `Answers`; None where there are no scores. each_db: SQNR
     of each image. all_images: figures of these images and of those of the fit together. silent: the float model gives 0
-    alone. noises: of these images."""
+    alone. noises: of these images. weakened: a head changes less than it should, by a factor (bias.missing_factor)."""
 
     db: float
     agreement: float | None
@@ -61,6 +62,7 @@ class Score(NamedTuple):
     all_images: Score | None = None
     silent: bool = False
     noises: Noises = ()
+    weakened: bool = False
 
     @property
     def rank(self) -> Score:
@@ -275,7 +277,9 @@ def scored(
     answers = Answers(tuple(best[0].tolist()), tuple(best[1].tolist()), first[0].size) if ranked else None
     silent = not any(part.any() for part in energies)
     each_db = tuple(sqnr.each_db(*energies))
-    return Score(db, agreement, images, sure, answers, each_db, silent=silent, noises=noises)
+    rows = ([x[name].reshape(images, -1) for x in (got, wanted)] for name in names)
+    weakened = any(missing_factor(*pair) > 1 for pair in rows)
+    return Score(db, agreement, images, sure, answers, each_db, silent=silent, noises=noises, weakened=weakened)
 
 
 def pooled(energies: np.ndarray) -> Score:

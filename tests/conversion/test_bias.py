@@ -12,7 +12,7 @@ from nmpconv.calib.engine import FloatEngine
 from nmpconv.graph.reference import run
 from nmpconv.ir import Graph, Quant
 from nmpconv.passes.quantize import bias_rule
-from nmpconv.passes.quantize.bias import on_accumulator_grid, on_output_grid
+from nmpconv.passes.quantize.bias import missing_factor, on_accumulator_grid, on_output_grid
 from nmpconv.passes.quantize.rounding import Rounding
 
 OUTS = 12
@@ -148,3 +148,41 @@ def test_the_other_rule_is_not_ours_where_they_are_not() -> None:
 def _float(graph: Graph, images: list) -> list:
     engine = FloatEngine(graph, graph.outputs)
     return [engine.run(image) for image in images]
+
+
+@pytest.mark.parametrize("weakened", [0.93, 1.0, 1.05])
+def test_missing_factor(weakened: float) -> None:
+    """Differences that are all weaker by one factor, beside noise that is as large; a mean is no matter."""
+    rng = np.random.default_rng(5)
+    wanted = rng.normal(7, 1, (500, OUTS)).astype(np.float32)
+    got = weakened * wanted.astype(np.float64) + rng.normal(3, 0.07, wanted.shape)
+    assert missing_factor(got, wanted) == (1.0 if weakened == 1 else pytest.approx(1 / weakened, rel=0.01))
+
+
+def test_no_factor_by_chance() -> None:
+    """In 16 numbers a tenth of the noise looks like a factor. What is silent, turned around or far off has none."""
+    wanted, noise = np.array([[1.0], [-1.0]] * 8), np.array([[0.1], [0.1], [-0.1], [-0.1]] * 4)
+    got = wanted * 0.965 + noise
+    assert missing_factor(got, wanted) == 1.0
+    assert missing_factor(np.tile(got, (20, 1)), np.tile(wanted, (20, 1))) == pytest.approx(1 / 0.965)
+    for factor in (0.0, -1.0, 0.5, 2.0):
+        assert missing_factor(factor * wanted, wanted) == 1.0
+
+
+def test_weights_make_up_for_what_is_weakened() -> None:
+    """An input of +-70 saturates at -64 and 63.5; on a grid that holds it, and unasked, the weights are the float
+    ones."""
+    net = Net(1)
+    net.input("x", 1, 1, 8, 8)
+    net.conv("x", "y", 4)
+    rng = np.random.default_rng(3)
+    images = [{"x": 70 * rng.choice([-1.0, 1.0], (1, 1, 8, 8)).astype(np.float32)} for _ in range(16)]
+    found = {}
+    for exponent, amplify in ((-1, True), (0, True), (-1, None)):
+        ranged = on_grids(net.graph("y"), x=(8, exponent), y=(16, -4))
+        made = integer(ranged, Rounding(gptq=False, amplify=amplify), evidence(ranged, images))
+        weight = made[made.nodes[-1].inputs[1]]
+        steps = np.ldexp(1.0, weight.quant.exponents)[:, None, None, None]
+        found[exponent, amplify] = np.linalg.norm(weight.data * steps)
+    assert found[-1, True] / found[0, True] == pytest.approx(70 / 63.75, rel=0.03)  # the largest weights saturate
+    assert found[-1, None] == found[0, True]

@@ -18,9 +18,11 @@ from nmpconv.base.sqnr import sqnr_db
 from nmpconv.conversion import cheap_promotions, costly_widths, recipe_search
 from nmpconv.conversion.candidates import Candidate
 from nmpconv.conversion.quantizer import Fitter, Recipe
-from nmpconv.conversion.recipe_search import PLAIN_BIASES_DB, _noted, ranked
+from nmpconv.conversion.recipe_search import AMPLIFIED_DB, PLAIN_BIASES_DB, _noted, ranked
 from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless, scored, tried
+from nmpconv.errors import UsageError
 from nmpconv.graph.trace import Trace
+from nmpconv.passes.quantize.rounding import Rounding
 
 RECIPES = [Recipe(mode, gptq) for mode in ("none", "scalar", "vector") for gptq in (False, True)]
 
@@ -140,6 +142,45 @@ def test_zero_points_stay_where_most_tensors_gain(relus: int, tried_without: boo
     assert any("no zero points:" in note for note in nmpconv.convert(path, data, recipe=recipe).report.notes)
 
 
+@pytest.mark.parametrize(
+    ("weakened", "gain", "amplify", "taken"),
+    [
+        (True, 9.0, None, True),
+        (True, AMPLIFIED_DB - 0.1, None, False),
+        (False, 9.0, None, False),
+        (True, 9.0, False, False),
+    ],
+)
+def test_weights_are_amplified_where_outputs_are_weakened(
+    weakened: bool, gain: float, amplify: bool | None, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe that is saved, and the option, give the same bytes."""
+
+    def scores(fitter: Fitter, recipes: Sequence[Recipe], *_: object) -> Tried:
+        assert all(fitter.rounding.amplify or not recipe.amplified for recipe in recipes)
+        return {r: Score(30.0 + r.gptq + gain * r.amplified, None, 2, weakened=weakened) for r in recipes}, {}
+
+    path, saved, rng = tmp_path / "m.onnx", tmp_path / "m.toml", np.random.default_rng(0)
+    net = Net((1, 2, 6, 6))
+    net.save(path, net.conv(net.add("Relu", net.conv("x", 2, 3)), 3, 2))
+    data = rng.choice([-1.0, 1.0], (8, 1, 2, 6, 6)).astype(np.float32)
+    monkeypatch.setattr(recipe_search, "tried", scores)
+    result = nmpconv.convert(path, data, amplify=amplify, save_recipe=saved)
+    assert result.report.recipe.endswith(", amplified weights") == taken
+    assert Recipe.of(result.report.recipe) is not None
+    assert f"amplify = {str(taken).lower()}" in saved.read_text()
+    assert result.data == nmpconv.convert(path, data, recipe=saved).data
+    assert result.data == nmpconv.convert(path, data, amplify=taken).data
+
+
+@pytest.mark.parametrize(("slope", "weakened"), [(0.95, True), (1.0, False), (1.05, False)])
+def test_a_score_knows_outputs_that_are_weakened(slope: float, weakened: bool) -> None:
+    rng = np.random.default_rng(2)
+    wanted = rng.normal(size=(12, 30))
+    got = slope * wanted + rng.normal(0, 0.05, wanted.shape)
+    assert scored({"y": wanted}, {"y": got}, ["y"], 12).weakened == weakened
+
+
 @pytest.mark.parametrize(("gain", "recipe"), [(PLAIN_BIASES_DB - 0.1, "nearest rounding"), (9.0, "plain biases")])
 def test_at_16_bits_plain_biases_are_taken_where_corrections_harm(
     gain: float, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -203,9 +244,16 @@ def test_factors_by_channel_are_worth_less_at_16_bits(
     monkeypatch.setattr(recipe_search, "_RecipeSearch", Searched)
     monkeypatch.setattr(recipe_search, "fewest_bits", lambda *graph: 16)
     fitter: Any = SimpleNamespace(graph=None, bits=None, weight_bits=weight_bits, images=range(32), zero_points=False)
-    fitter.corrects = False
+    fitter.corrects, fitter.rounding = False, Rounding(bias_correction=False)
     fitter.keep_only = lambda recipe: None
     recipes = [Recipe("scalar", True), Recipe("vector", True)]
     monkeypatch.setattr(recipe_search, "_noted", lambda recipe, score: "")
     recipe, *_ = recipe_search.choose(fitter, recipes, silent, Trace())
     assert recipe.equalize == best
+
+
+def test_amplified_weights_need_corrected_biases(tmp_path: Path) -> None:
+    net = Net((1, 2, 6, 6))
+    net.save(tmp_path / "m.onnx", net.conv("x", 2, 3))
+    with pytest.raises(UsageError, match="needs corrected biases"):
+        nmpconv.convert(tmp_path / "m.onnx", np.ones((8, 1, 2, 6, 6), np.float32), amplify=True, bias_correction=False)

@@ -1,4 +1,4 @@
-"""The bias that makes up for what rounding did to a layer, on one of two grids.
+"""The bias that makes up for what rounding did to a layer, on one of two grids, and the factor that it lacks.
 
 First the mean difference between the float pre-activation and the integer sums; then, since saturation makes that mean
 blind to what the activation removes, the neighbour with the smallest error after the activation.
@@ -6,6 +6,10 @@ blind to what the activation removes, the neighbour with the smallest error afte
 What a layer without a bias makes of 0 is 0, and a normalization behind it would make much of anything else. At 16 bits
 such a layer gets a bias only where that is more than a step, and takes away a share WORTH of the error: the mean of
 errors of which one is large is no bias.
+
+Noise also makes differences smaller: what a Relu or HardSwish lets through on one side alone fills what was empty, and
+gates see less of a contrast. A deep net may give 0.95 of the float model's differences, in all channels alike, which
+the next layer's weights can make up for.
 """
 
 from __future__ import annotations
@@ -17,6 +21,9 @@ from nmpconv.calib import native_sums
 from nmpconv.ir import Quant
 
 WORTH = 0.1
+WEAK = 0.05  # of the energy of the errors less their means: the share from which on a factor is made up for
+CHANCE = 4.0  # times what one of so many numbers would make by chance
+LEAST, MOST = 0.8, 1.25  # what lies beyond is no matter of noise
 
 
 def on_output_grid(
@@ -87,3 +94,16 @@ def _least(biases: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarr
     best = np.argmin(errors, axis=0)
     at = np.arange(len(best))
     return biases[best, at], errors[best, at]
+
+
+def missing_factor(got: np.ndarray, wanted: np.ndarray) -> float:
+    """The factor for all of what a layer gives [R, O] by which it changes as wanted [R, O] does; 1.0 where it need not
+    be changed."""
+    x = got - got.mean(axis=0)
+    y = wanted - wanted.mean(axis=0, dtype=np.float64)
+    common, energy = float(np.vdot(x, y)), float(np.vdot(y, y))
+    errors = float(np.vdot(x, x)) + energy - 2 * common
+    if common <= 0 or errors <= 0:
+        return 1.0
+    share, factor = (energy - common) ** 2 / (energy * errors), energy / common
+    return factor if share > max(WEAK, CHANCE / y.size) and LEAST < factor < MOST else 1.0

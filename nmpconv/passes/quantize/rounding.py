@@ -3,15 +3,17 @@
 For each convolution and fully connected:
 
 1. Weight exponents by squared error, within the legal shifts (weights.py).
-2. Nearest rounding; and, when asked, rounding with the second moments of the quantized input (gptq.py), kept for
+2. Where that is asked for, weights of 8 bits times the factor that the sums lack (bias.py); not in front of scores,
+   whose errors count by slopes.
+3. Nearest rounding; and, when asked, rounding with the second moments of the quantized input (gptq.py), kept for
    those output channels whose error after the activation falls. These weights make up for the rounding of the bias: of
-   the one that case 4 asks for, where no activation follows.
-3. What an input channel that is always the same adds goes into the bias, and its weights become 0.
-4. The bias from the mean difference between the pre-activation that is wanted (residual_sums.py) and the integer sum,
+   the one that case 5 asks for, where no activation follows.
+4. What an input channel that is always the same adds goes into the bias, and its weights become 0.
+5. The bias from the mean difference between the pre-activation that is wanted (residual_sums.py) and the integer sum,
    on the output's grid; then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float
    bias, less what rounding the weights did to the input's origin, rounded once. A layer of int16 without a bias keeps
    none where one would gain next to nothing (bias.py).
-5. The narrowest of int8, int16, int32 that holds the biases.
+6. The narrowest of int8, int16, int32 that holds the biases.
 
 The other ops make their own constants (Op.quantize). Every constant says how its exponent was chosen.
 """
@@ -38,7 +40,7 @@ from nmpconv.ops import OPS, WEIGHTED
 from nmpconv.ops.op import quant_of
 from nmpconv.passes.quantize import intervals, score_slopes, table_readers
 from nmpconv.passes.quantize import weight_exponents as grids
-from nmpconv.passes.quantize.bias import on_output_grid
+from nmpconv.passes.quantize.bias import missing_factor, on_output_grid
 from nmpconv.passes.quantize.gptq import round_weights
 from nmpconv.passes.quantize.intervals import Interval
 from nmpconv.passes.quantize.matrix_form import (
@@ -65,7 +67,8 @@ DAMPING = 0.1
 @dataclass(frozen=True)
 class Rounding:
     """weight_bits: 8 or 16. bias_bits: 0 for the narrowest that holds the biases, or 8, 16, 32. faithful: grids
-    and weights of a model that was quantized before stay, also those for inputs that are always the same."""
+    and weights of a model that was quantized before stay, also those for inputs that are always the same. amplify: with
+    corrected biases, weights of 8 bits make up for a factor; None: as False, where a search may ask for it."""
 
     weight_bits: int = 8
     per_tensor: bool = False
@@ -73,6 +76,7 @@ class Rounding:
     bias_correction: bool = True
     bias_bits: int = 0
     faithful: bool = False
+    amplify: bool | None = None
 
     def with_gptq(self, gptq: bool) -> Rounding:
         return replace(self, gptq=gptq)
@@ -86,6 +90,7 @@ class Rounding:
             self.bias_correction,
             choices.op(node.name, "bias_bits", self.bias_bits),
             self.faithful,
+            self.amplify,
         )
 
 
@@ -134,6 +139,9 @@ def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None, activated:
     if x is not None and rows is not None:
         seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
         if how.bias_correction:
+            if how.amplify:
+                layer.amplify(seen, rows.values)
+                q = layer.nearest()
             makers: list[Callable[[], Any]] = [
                 partial(layer.correct, q, seen, rows.values),
                 lambda: layer.gptq(x, layer.bias if activated else layer.wanted_bias(seen, rows.values)),
@@ -180,7 +188,7 @@ class _Layer:
         self.shift = base - self.exponents
 
     def _leave_out(self, seen: Interval) -> None:
-        """Case 3, of a layer that reads all channels; padding must be the same, too."""
+        """Case 4, of a layer that reads all channels; padding must be the same, too."""
         node, graph = self.node, self.graph
         self.read = np.ones(self.shape.k, bool)  # the inputs that are left
         if self.shape.groups > 1:
@@ -198,6 +206,14 @@ class _Layer:
         rounded = q * np.ldexp(1.0, self.exponents)[:, None]
         moved = self.graph[self.node.inputs[0]].origin * (rounded - self.weights).sum(axis=1)
         return fixed_point.round_half_up((self.bias + moved) / self.step_y)
+
+    def amplify(self, seen: np.ndarray, wanted: np.ndarray) -> None:
+        """Case 2: other float weights, where their sums of what is seen [R, G, K] lack a factor."""
+        if self.how.weight_bits != 8 or self.how.faithful or self.slopes is not None:
+            return
+        weights = self.shape.split(self.weights).astype(np.float32) * np.float32(self.step_x)
+        sums = np.einsum("rgk,gok->rgo", seen.astype(np.float32), weights, optimize=True)
+        self.weights = self.weights * missing_factor(sums.reshape(wanted.shape).astype(np.float64), wanted)
 
     def nearest(self) -> np.ndarray:
         return grids.nearest(self.weights, self.exponents, self.how.weight_bits)
@@ -255,7 +271,7 @@ class _Layer:
         return moment
 
     def correct(self, q: np.ndarray, seen: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Case 4: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
+        """Case 5: biases [O] and the error after the activation [O], for rows seen [R, G, K], wanted [R, O]."""
         sums = multiply(seen, self.shape.split(q))
         clamp = self.graph[self.node.outputs[0]].clamp or (-np.inf, np.inf)
         weights = None if self.slopes is None else self.slopes(wanted)
