@@ -62,7 +62,7 @@ def of_node(graph: Graph, node: Node, intervals: Mapping[str, Interval]) -> Inte
 def of_grid(value: Value) -> Interval:
     """All that the tensor's clip range allows."""
     channels, quant = value.shape[-1] if value.shape else 1, quant_of(value)
-    return Interval(*(np.full(channels, bound, np.int64) for bound in (quant.lo, quant.hi)))
+    return Interval(*(np.broadcast_to(np.int64(bound), channels) for bound in (quant.lo, quant.hi)))
 
 
 def _reference(
