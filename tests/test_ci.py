@@ -16,8 +16,8 @@ STUBS = {
 }
 
 
-@pytest.mark.parametrize("name", ["nmpconv", "work"])
-def test_tests_run_in_a_folder_called_nmpconv(root: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "soak"), [("nmpconv", []), ("work", ["test-soak"])])
+def test_tests_run_in_a_folder_called_nmpconv(root: Path, tmp_path: Path, name: str, soak: list[str]) -> None:
     here, tools, temporary = (tmp_path / folder for folder in (name, "tools", "temporary"))
     for folder in (here / ".ci", tools, temporary):
         folder.mkdir(parents=True)
@@ -32,13 +32,14 @@ def test_tests_run_in_a_folder_called_nmpconv(root: Path, tmp_path: Path, name: 
         "PATH": f"{tools}:{os.environ['PATH']}",
         "TMPDIR": str(temporary),
         "NMP_ZOO": str(tmp_path),
+        "NMP_SOAK": "1" * len(soak),
     }
     ran = subprocess.run([here / ".ci" / "run"], env=environment, capture_output=True, text=True, check=True)
     lines = [line for line in ran.stdout.splitlines() if not line.startswith("==")]
     asked = [word for line in lines for word in line.partition(" in ")[0].split() if word[0] not in "-.0123456789"]
     lint = re.search(r"^lint: (.*?)  ##", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert lint is not None and set(lint[1].split()) < set(asked)
-    assert asked == ["set-up", "lint-c", "lint-analyzer", "lint-packaged", "docs", "demo", "test", "test-slow"]
+    assert asked == ["set-up", "lint-c", "lint-analyzer", "lint-packaged", "docs", "demo", "test", "test-slow", *soak]
     assert all(f"/nmpconv of 1 commit, zoo {tmp_path}" in line for line in lines), lines
     assert all(str(here if name == "nmpconv" else temporary) in line for line in lines), lines
     assert ran.stderr == "" and list(temporary.iterdir()) == []  # the clone is gone

@@ -2,7 +2,7 @@
 
 1. With the default widths a model takes at most MOST times the instructions of `--strict` on each target, as
    `runtime.costs` estimates them, or LITTLE more, which no user notices. Most models do: a look at the work tells it of
-   them, and of most that are tried below.
+   them.
 2. Of others the grids that `--strict` makes int8 are put in order: first inputs, as samples that calibration did not
    see may reach further; then the `loud` ones at 8 bits, by their shares of the noise divided by the work that 16 bits
    add. Without samples they are all of these, by the work alone.
@@ -49,12 +49,6 @@ class InstructionLimit:
         """Checks another fitter of the same model."""
         return all(n <= most for n, most in zip(self._instructions(fitter, _prepared(fitter)), self._most, strict=True))
 
-    def allows_by_shape(self, fitter: Fitter) -> bool:
-        """`allows` of one with other widths, without choices: where the work tells it, nothing is counted."""
-        wide = [name for name, bits in fitter.bits.items() if bits == 16]
-        little = work(self.widths.graph(wide)) <= WORK * work(self.widths.graph(()))
-        return little or self.allows(fitter)
-
     @cached_property
     def widths(self) -> AssumedWidths:
         return AssumedWidths(self.lean)
@@ -93,11 +87,15 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
     groups = _unasked(fitter)
     lean = _narrowed(fitter, groups)
     limit = InstructionLimit(lean, finish, (target,) if target in MICROCONTROLLERS else MICROCONTROLLERS)
-    if not groups or limit.allows_by_shape(fitter):
+    if (
+        not groups
+        or work(AssumedWidths(fitter).graph(())) <= WORK * work(limit.widths.graph(()))
+        or limit.allows(fitter)
+    ):
         return Affordable(fitter, "", limit)
 
     def fits(wide: Sequence[Sequence[str]]) -> bool:
-        return limit.allows_by_shape(_narrowed(fitter, [group for group in groups if group not in wide]))
+        return limit.allows(_narrowed(fitter, [group for group in groups if group not in wide]))
 
     wide = _affordable(_in_order(limit, groups), fits)
     narrow = [group for group in groups if group not in wide]

@@ -90,7 +90,7 @@ def _decided(context: Context, fitter: Fitter, recipes: Sequence[Recipe], settle
         decided=settled,
     )
     zero_points, corrected = recipe.zero_points and fitter.zero_points, recipe.corrected and fitter.corrects
-    amplified = recipe.amplified or bool(fitter.rounding.amplify)
+    amplified = corrected and (recipe.amplified or bool(fitter.rounding.amplify))
     recipe = replace(recipe, zero_points=zero_points, corrected=corrected, amplified=amplified)
     return Decision(fitter.of(recipe), recipe, prepared, score, notes, contenders=contenders)
 
@@ -225,7 +225,7 @@ def _recipes(options: Options, fitter: Fitter) -> list[Recipe]:
     UsageError for options that need images where there are none.
     """
     images = len(fitter.images)
-    for name, asked in (("equalize", "vector"), ("equalize", "streams"), ("rounding", "gptq")):
+    for name, asked in (("equalize", "vector"), ("equalize", "streams"), ("rounding", "gptq"), ("amplify", True)):
         if not images and getattr(options, name) == asked:
             raise UsageError(f"{name} {asked} needs images, ranges are not enough", hint="give --data SOURCE, too")
     spectra = any(OPS[node.op].absorbs for node in fitter.graph.nodes)

@@ -155,7 +155,7 @@ class Fitter:
     def of(self, recipe: Recipe) -> Fitter:
         """The same without what the recipe leaves out, and with what it adds."""
         fitter = self if recipe.zero_points else self.without_zero_points()
-        how = self.rounding if recipe.corrected else replace(self.rounding, bias_correction=False)
+        how = self.rounding if recipe.corrected else replace(self.rounding, bias_correction=False, amplify=False)
         return fitter._but(rounding=replace(how, amplify=True) if recipe.amplified else how)
 
     def with_choices(self, choices: Choices) -> Fitter:

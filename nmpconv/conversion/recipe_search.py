@@ -15,7 +15,6 @@ from nmpconv.graph.trace import Trace
 from nmpconv.passes.quantize import offsets
 from nmpconv.passes.quantize.balance import fewest_bits
 from nmpconv.passes.quantize.overrides import NOTHING
-from nmpconv.passes.quantize.rounding import Rounding
 
 # Balanced channels saturate together on an unusual image: at 16 bits they have to be better by this.
 BALANCED_16_DB = 1.0
@@ -90,7 +89,7 @@ def choose(
             order = ranked(scores, balanced)
         if len(tier) > 1 and order and scores:
             trials.notes += [_noted(recipe, score) for recipe, score in scores.items()]
-            if _may_amplify(fitter.rounding) and "amplify" not in decided and scores[order[0]].weakened:
+            if fitter.rounding.may_amplify and "amplify" not in decided and scores[order[0]].weakened:
                 order, scores = trials.beside(order, scores, replace(order[0], amplified=True))
             key, has = ("zero_points", fitter.zero_points) if narrow else ("bias_correction", fitter.corrects)
             # Where most tensors gain a bit by an origin, the same without was 2.7 to 4.7 dB behind in the eight nets of
@@ -99,7 +98,9 @@ def choose(
             if has and key not in decided and not sure:
                 best = order[0]
                 order, scores = trials.beside(
-                    order, scores, replace(best, zero_points=False) if narrow else replace(best, corrected=False)
+                    order,
+                    scores,
+                    replace(best, zero_points=False) if narrow else replace(best, corrected=False, amplified=False),
                 )
         if len(tier) > 1 and order and scores:
             fitter.keep_only(order[0])
@@ -148,11 +149,6 @@ class _RecipeSearch:
     def _leave_out(self, mode: str, zero_points: bool, error: Unequal) -> None:
         self._lost.add((mode, zero_points))
         self.notes.append(f"equalize {mode}{'' if zero_points else ', no zero points'} left out: {error.message}")
-
-
-def _may_amplify(how: Rounding) -> bool:
-    """Checks that nothing says whether weights are amplified, and that it would change any."""
-    return how.amplify is None and how.weight_bits == 8 and how.bias_correction and not how.faithful
 
 
 def _plainer(recipes: Sequence[Recipe]) -> list[list[Recipe]]:

@@ -51,7 +51,7 @@ class Score(NamedTuple):
     that is no vector of scores. images: number of them. db_margin: half the 95 % confidence interval of db; None where
     they are too few for one, or db is not finite. answers: see `Answers`; None where there are no scores. each_db: SQNR
     of each image. all_images: figures of these images and of those of the fit together. silent: the float model gives 0
-    alone. noises: of these images. weakened: a head changes less than it should, by a factor (bias.missing_factor)."""
+    alone. noises: of these images. weakened: of a recipe's score; see `weakened`."""
 
     db: float
     agreement: float | None
@@ -231,6 +231,8 @@ class _RecipeScores:
         file = node_runner.file_of(integer, self._heads)
         outputs = integer_outputs(integer, self._held, self._heads, file)
         score = scored(self._wanted[0], outputs, self._heads, len(self._held))
+        if self._fitter.rounding.may_amplify:
+            score = score._replace(weakened=weakened(self._wanted[0], outputs, self._heads, len(self._held)))
         parts = [_energies(self._wanted[0], outputs, self._heads, len(self._held))]
         del outputs  # before those of twice as many images
         outputs = self._fitter.outcome(integer) or integer_outputs(integer, self._rest, self._heads, file)
@@ -277,9 +279,15 @@ def scored(
     answers = Answers(tuple(best[0].tolist()), tuple(best[1].tolist()), first[0].size) if ranked else None
     silent = not any(part.any() for part in energies)
     each_db = tuple(sqnr.each_db(*energies))
+    return Score(db, agreement, images, sure, answers, each_db, silent=silent, noises=noises)
+
+
+def weakened(
+    wanted: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], names: Sequence[str], images: int
+) -> bool:
+    """Checks that one of these heads changes less than the float graph's, by a factor."""
     rows = ([x[name].reshape(images, -1) for x in (got, wanted)] for name in names)
-    weakened = any(missing_factor(*pair) > 1 for pair in rows)
-    return Score(db, agreement, images, sure, answers, each_db, silent=silent, noises=noises, weakened=weakened)
+    return any(missing_factor(*pair) > 1 for pair in rows)
 
 
 def pooled(energies: np.ndarray) -> Score:

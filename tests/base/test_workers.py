@@ -95,7 +95,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_a_program_that_lost_a_process_ends(tmp_path: Path) -> None:
     """An executor of Python 3.10 would wait for ever for what it was writing to the lost process."""
     program = tmp_path / "ends.py"

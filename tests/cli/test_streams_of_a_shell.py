@@ -75,7 +75,6 @@ def test_interrupted_while_it_starts(folder: Path, seconds: float) -> None:
     assert "bug of nmpconv" not in told
 
 
-@pytest.mark.slow
 def test_an_interrupt_waits_for_a_library_to_start() -> None:
     """In onnx's start an exception was a crash."""
     reached = []

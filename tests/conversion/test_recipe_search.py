@@ -19,7 +19,7 @@ from nmpconv.conversion import cheap_promotions, costly_widths, recipe_search
 from nmpconv.conversion.candidates import Candidate
 from nmpconv.conversion.quantizer import Fitter, Recipe
 from nmpconv.conversion.recipe_search import AMPLIFIED_DB, PLAIN_BIASES_DB, _noted, ranked
-from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless, scored, tried
+from nmpconv.conversion.validation import HOPELESS_DB, Score, Tried, hopeless, scored, tried, weakened
 from nmpconv.errors import UsageError
 from nmpconv.graph.trace import Trace
 from nmpconv.passes.quantize.rounding import Rounding
@@ -173,12 +173,12 @@ def test_weights_are_amplified_where_outputs_are_weakened(
     assert result.data == nmpconv.convert(path, data, amplify=taken).data
 
 
-@pytest.mark.parametrize(("slope", "weakened"), [(0.95, True), (1.0, False), (1.05, False)])
-def test_a_score_knows_outputs_that_are_weakened(slope: float, weakened: bool) -> None:
+@pytest.mark.parametrize(("slope", "expected"), [(0.95, True), (1.0, False), (1.05, False)])
+def test_outputs_that_change_less_are_weakened(slope: float, expected: bool) -> None:
     rng = np.random.default_rng(2)
     wanted = rng.normal(size=(12, 30))
     got = slope * wanted + rng.normal(0, 0.05, wanted.shape)
-    assert scored({"y": wanted}, {"y": got}, ["y"], 12).weakened == weakened
+    assert weakened({"y": wanted}, {"y": got}, ["y"], 12) == expected
 
 
 @pytest.mark.parametrize(("gain", "recipe"), [(PLAIN_BIASES_DB - 0.1, "nearest rounding"), (9.0, "plain biases")])
@@ -252,8 +252,9 @@ def test_factors_by_channel_are_worth_less_at_16_bits(
     assert recipe.equalize == best
 
 
-def test_amplified_weights_need_corrected_biases(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [{"bias_correction": False}, {"bits": 16}])
+def test_weights_that_are_not_amplified(tmp_path: Path, others: dict[str, Any]) -> None:
     net = Net((1, 2, 6, 6))
     net.save(tmp_path / "m.onnx", net.conv("x", 2, 3))
-    with pytest.raises(UsageError, match="needs corrected biases"):
-        nmpconv.convert(tmp_path / "m.onnx", np.ones((8, 1, 2, 6, 6), np.float32), amplify=True, bias_correction=False)
+    with pytest.raises(UsageError, match="needs weights of 8 bits and corrected biases"):
+        nmpconv.convert(tmp_path / "m.onnx", np.ones((8, 1, 2, 6, 6), np.float32), amplify=True, **others)

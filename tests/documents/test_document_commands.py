@@ -185,7 +185,6 @@ def run(shell: Shell, shown: Shown) -> str:
     )
 
 
-# The page that everyone reads first is among the quick tests.
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BEGIN)
 def test_commands(

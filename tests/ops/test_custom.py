@@ -252,7 +252,7 @@ def gated(samples: Path) -> bytes:
 
 @pytest.mark.slow
 def test_a_bundle_has_the_file(gated: bytes, tmp_path: Path) -> None:
-    """It is built as its documents say, and its test vector is right: what the user's C computes on this machine."""
+    """It is built by CMake, and its test vector is right: what the user's C computes on this machine."""
     files = nmpconv.bundle({"gate": gated}, output=tmp_path / "bundle")
     assert Gate.source is not None
     assert files["src/custom/gate_op.c"].decode().endswith(Gate.source.read_text().partition("nmp_custom.h")[2])

@@ -1,6 +1,6 @@
 """Properties of every model: conversion ends with a file or a named refusal, C is the reference, 16 bits are close.
 
-`make test` draws a few models, the same ones each time; the slow test many more.
+`make test` draws a few models, the same ones each time; the soak test many more.
 """
 
 from __future__ import annotations

@@ -99,11 +99,14 @@ def _least(biases: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def missing_factor(got: np.ndarray, wanted: np.ndarray) -> float:
     """The factor for all of what a layer gives [R, O] by which it changes as wanted [R, O] does; 1.0 where it need not
     be changed."""
-    x = got - got.mean(axis=0)
-    y = wanted - wanted.mean(axis=0, dtype=np.float64)
-    common, energy = float(np.vdot(x, y)), float(np.vdot(y, y))
-    errors = float(np.vdot(x, x)) + energy - 2 * common
+    means = [part.mean(axis=0, dtype=np.float64) for part in (got, wanted)]
+    common = energy = errors = 0.0
+    for rows in zip(got, wanted, strict=True):  # one at a time, as they may be large
+        x, y = (row - mean for row, mean in zip(rows, means, strict=True))
+        common, energy, errors = (
+            sums + float(np.vdot(a, b)) for sums, a, b in ((common, x, y), (energy, y, y), (errors, y - x, y - x))
+        )
     if common <= 0 or errors <= 0:
         return 1.0
     share, factor = (energy - common) ** 2 / (energy * errors), energy / common
-    return factor if share > max(WEAK, CHANCE / y.size) and LEAST < factor < MOST else 1.0
+    return factor if share > max(WEAK, CHANCE / wanted.size) and LEAST < factor < MOST else 1.0

@@ -78,6 +78,11 @@ class Rounding:
     faithful: bool = False
     amplify: bool | None = None
 
+    @property
+    def may_amplify(self) -> bool:
+        """Checks that nothing says whether weights are amplified, and that it would change any."""
+        return self.amplify is None and self.weight_bits == 8 and self.bias_correction and not self.faithful
+
     def with_gptq(self, gptq: bool) -> Rounding:
         return replace(self, gptq=gptq)
 
@@ -105,7 +110,8 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
         if node.op in WEIGHTED:
             layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]], slopes.get(node.outputs[0]))
             rows = wanted_rows(graph, node, sums, env, evidence)
-            node, fresh = _weighted(layer, env.get(node.inputs[0]), rows, node.outputs[0] in activated)
+            own = evidence.rows.get(node.outputs[0])
+            node, fresh = _weighted(layer, env.get(node.inputs[0]), rows, own, node.outputs[0] in activated)
         else:
             plain = node
             node, fresh = OPS[plain.op].quantize(plain, result)
@@ -133,14 +139,17 @@ def _data(graph: Graph, name: str) -> np.ndarray:
     return data.astype(np.float64)
 
 
-def _weighted(layer: _Layer, x: np.ndarray | None, rows: Rows | None, activated: bool) -> tuple[Node, list[Value]]:
+def _weighted(
+    layer: _Layer, x: np.ndarray | None, rows: Rows | None, own: Rows | None, activated: bool
+) -> tuple[Node, list[Value]]:
+    """rows: what is wanted before the activation. own: what the float model has there, which differ in a sum."""
     how = layer.how
     q, bias = layer.nearest(), None
     if x is not None and rows is not None:
         seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
         if how.bias_correction:
-            if how.amplify:
-                layer.amplify(seen, rows.values)
+            if how.amplify and own is not None:
+                layer.amplify(x, own)
                 q = layer.nearest()
             makers: list[Callable[[], Any]] = [
                 partial(layer.correct, q, seen, rows.values),
@@ -207,13 +216,15 @@ class _Layer:
         moved = self.graph[self.node.inputs[0]].origin * (rounded - self.weights).sum(axis=1)
         return fixed_point.round_half_up((self.bias + moved) / self.step_y)
 
-    def amplify(self, seen: np.ndarray, wanted: np.ndarray) -> None:
-        """Case 2: other float weights, where their sums of what is seen [R, G, K] lack a factor."""
+    def amplify(self, x: np.ndarray, own: Rows) -> None:
+        """Case 2: other float weights, where their sums of the quantized input lack a factor. own: the float model's
+        sums; what is wanted of a residual layer has noise of the other operand, which looks like a factor."""
         if self.how.weight_bits != 8 or self.how.faithful or self.slopes is not None:
             return
+        seen = gather(self.graph, self.node, x, self.pad, own.images, own.positions)
         weights = self.shape.split(self.weights).astype(np.float32) * np.float32(self.step_x)
         sums = np.einsum("rgk,gok->rgo", seen.astype(np.float32), weights, optimize=True)
-        self.weights = self.weights * missing_factor(sums.reshape(wanted.shape).astype(np.float64), wanted)
+        self.weights = self.weights * missing_factor(sums.reshape(own.values.shape).astype(np.float64), own.values)
 
     def nearest(self) -> np.ndarray:
         return grids.nearest(self.weights, self.exponents, self.how.weight_bits)
