@@ -53,7 +53,7 @@ def _as_given(options: Options) -> Options:
 def _check_amplify(options: Options) -> None:
     """UsageError where it does nothing: weights of 16 bits are fine enough, and who moves means corrects biases."""
     if options.amplify and (not options.bias_correction or weight_bits(str(options.bits)) == 16):
-        raise UsageError("needs weights of 8 bits and corrected biases", where="--amplify", hint="leave one out")
+        raise UsageError("needs weights of 8 bits and corrected biases", where="--amplify", hint="leave it out")
 
 
 def _check_fast(options: Options) -> None:

@@ -181,11 +181,12 @@ def test_outputs_that_change_less_are_weakened(slope: float, expected: bool) -> 
     assert weakened({"y": wanted}, {"y": got}, ["y"], 12) == expected
 
 
-@pytest.mark.parametrize(("gain", "recipe"), [(PLAIN_BIASES_DB - 0.1, "nearest rounding"), (9.0, "plain biases")])
+@pytest.mark.parametrize("options", [{"bits": "16"}, {"bits": "a16w8", "rounding": "nearest", "amplify": True}])
+@pytest.mark.parametrize(("gain", "recipe"), [(PLAIN_BIASES_DB - 0.1, ""), (9.0, "plain biases")])
 def test_at_16_bits_plain_biases_are_taken_where_corrections_harm(
-    gain: float, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], gain: float, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recipe that is saved, and the option that leaves corrections out, give the same constants."""
+    """Recipes that are saved give the same bytes again: plain biases have no amplified weights."""
 
     def scores(fitter: Fitter, recipes: Sequence[Recipe], *_: object) -> Tried:
         assert all(recipe.corrected or not fitter.corrects for recipe in recipes)
@@ -197,16 +198,16 @@ def test_at_16_bits_plain_biases_are_taken_where_corrections_harm(
     net.save(path, net.add("Relu", net.conv("x", 2, 3)))
     data = rng.normal(size=(8, 1, 2, 6, 6)).astype(np.float32)
     monkeypatch.setattr(recipe_search, "tried", scores)
-    result = nmpconv.convert(path, data, bits="16", save_recipe=saved)
-    assert result.report.recipe.endswith(recipe)
+    result = nmpconv.convert(path, data, save_recipe=saved, **options)
+    assert result.report.recipe.endswith("plain biases") == bool(recipe)
     assert Recipe.of(result.report.recipe) is not None
-    again = nmpconv.convert(path, data, bits="16", recipe=saved)
+    again = nmpconv.convert(path, data, recipe=saved)
     constants, others = (
         {t.name: t.data.tolist() for t in r.load().model.tensors if t.data is not None} for r in (result, again)
     )
     assert constants == others
     assert result.data == again.data
-    assert f"bias_correction = {str(recipe != 'plain biases').lower()}" in saved.read_text()
+    assert f"bias_correction = {str(not recipe).lower()}" in saved.read_text()
 
 
 @pytest.mark.parametrize(("behind", "count"), [(HOPELESS_DB - 0.1, 0), (HOPELESS_DB + 0.1, 1)])
@@ -258,3 +259,11 @@ def test_weights_that_are_not_amplified(tmp_path: Path, others: dict[str, Any]) 
     net.save(tmp_path / "m.onnx", net.conv("x", 2, 3))
     with pytest.raises(UsageError, match="needs weights of 8 bits and corrected biases"):
         nmpconv.convert(tmp_path / "m.onnx", np.ones((8, 1, 2, 6, 6), np.float32), amplify=True, **others)
+
+
+def test_weights_are_amplified_by_samples_alone(tmp_path: Path) -> None:
+    net = Net((1, 2, 6, 6))
+    net.save(tmp_path / "m.onnx", net.conv("x", 2, 3))
+    nmpconv.convert(tmp_path / "m.onnx", np.ones((8, 1, 2, 6, 6), np.float32), save_profile=tmp_path / "p.txt")
+    with pytest.raises(UsageError, match="amplify True needs images"):
+        nmpconv.convert(tmp_path / "m.onnx", load_profile=tmp_path / "p.txt", amplify=True)

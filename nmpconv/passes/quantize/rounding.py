@@ -81,7 +81,7 @@ class Rounding:
     @property
     def may_amplify(self) -> bool:
         """Checks that nothing says whether weights are amplified, and that it would change any."""
-        return self.amplify is None and self.weight_bits == 8 and self.bias_correction and not self.faithful
+        return self.amplify is None and self.weight_bits == 8 and self.bias_correction
 
     def with_gptq(self, gptq: bool) -> Rounding:
         return replace(self, gptq=gptq)
@@ -219,7 +219,7 @@ class _Layer:
     def amplify(self, x: np.ndarray, own: Rows) -> None:
         """Case 2: other float weights, where their sums of the quantized input lack a factor. own: the float model's
         sums; what is wanted of a residual layer has noise of the other operand, which looks like a factor."""
-        if self.how.weight_bits != 8 or self.how.faithful or self.slopes is not None:
+        if self.how.weight_bits != 8 or self.slopes is not None:
             return
         seen = gather(self.graph, self.node, x, self.pad, own.images, own.positions)
         weights = self.shape.split(self.weights).astype(np.float32) * np.float32(self.step_x)
