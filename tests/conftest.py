@@ -28,7 +28,7 @@ import pytest
 from board_programs import board_compiler
 from c_core import C99, PORTABLE, SANITIZE, WARNINGS, Library, Once, compiled, library
 
-from nmpconv.cli import console
+from nmpconv.cli import console, main
 from nmpconv.device import simulator
 
 gc.disable()  # until the tests are collected: what is imported and collected stays
@@ -199,11 +199,12 @@ def op_files(once: Once) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def sanitized(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[..., Library]:
     """sanitized(): the interpreter under AddressSanitizer and UndefinedBehaviorSanitizer, with all levels of this
-    machine; sanitized(portable=True): with the portable one, as on boards, which takes a fifth of the time to build."""
+    machine; sanitized(portable=True): with the portable one, as on boards, not optimized, which takes a tenth of the time
+    to build."""
 
     def found(*, portable: bool = False) -> Library:
         compiler = need_tool("gcc", "clang", "clang-16")
-        flags = [*C99, *WARNINGS, *SANITIZE, *PORTABLE * portable]
+        flags = [*C99, *WARNINGS, *SANITIZE, *(*PORTABLE, "-O0") * portable]
         folder = once(f"sanitized{'-portable' * portable}", lambda folder: compiled(root, folder, compiler, *flags))
         return library(root, folder, compiler, flags)
 
@@ -227,6 +228,21 @@ def firmware(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[
         return once(f"firmware-{name}", make) / f"{name}.elf"
 
     return build
+
+
+@pytest.fixture(scope="session")
+def agent(once: Once, need_tool: Callable[..., str]) -> Path:
+    """The firmware as a program on this machine, with portable kernels as a board has one level; built.json beside it
+    is what the command prints. NMP_AGENT_MEMORY names the file that is its model's memory."""
+    need_tool("gcc")
+    need_tool("make")
+
+    def build(out: Path) -> None:
+        with redirect_stdout(io.StringIO()) as output:
+            assert main(["device", "build", "host", "-o", f"{out}/host.elf", "--json"]) == 0
+        (out / "built.json").write_text(output.getvalue())
+
+    return once("agent", build) / "host.elf"
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import installed_ops  # noqa: F401
@@ -22,6 +23,12 @@ def grouped(cases: Iterable[Case]) -> dict[str, list[Case]]:
     for case in cases:
         groups.setdefault("/".join(case.id.split("/")[:2]), []).append(case)
     return groups
+
+
+@cache
+def data_of(index: int) -> bytes:
+    """The file of a case, without a test vector. index: its place in CASES."""
+    return writer.to_bytes(plan_memory.run(CASES[index].graph), {})
 
 
 def file_of(folder: Path, case: Case) -> Path:

@@ -111,8 +111,10 @@ def test_steps_that_are_no_powers_of_two(kind: str, root: Path, tmp_path: Path, 
     assert found == fixed_point.quantize(shifts.stored(x), 0, -128, 127).ravel().tolist()
 
 
-@pytest.mark.parametrize("name", FRONTS)
-@pytest.mark.parametrize(("width", "channels"), [(1, 1), (2, 1), (2, 2), (3, 1), (4, 2)])
+@pytest.mark.parametrize(
+    ("name", "width", "channels"),
+    [*((name, 2, 1) for name in FRONTS), *(("words", *form) for form in ((1, 1), (2, 2), (3, 1), (4, 2)))],
+)
 def test_frames_are_those_of_python(
     name: str,
     width: int,

@@ -32,15 +32,13 @@ Cli = Callable[..., Ran]
 
 
 @pytest.fixture(scope="session")
-def inputs(once: Callable[..., Path], need_tool: Callable[..., str], firmware: Callable[[str], Path]) -> Path:
+def inputs(once: Callable[..., Path], agent: Path) -> Path:
     """The folder that the command lines of `every_command` name; to be copied."""
-    need_tool("make")
-    need_tool("gcc")
-    board = firmware(every_command.BOARD)
 
     def write(here: Path) -> None:
         every_command.write_inputs(here)
-        shutil.copy(board, here)
+        for name in (agent.name, "built.json"):
+            shutil.copy(agent.parent / name, here)
 
     return once("inputs-of-every-command", write)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from every_command import COMMANDS
+from every_command import BOARD, COMMANDS, ON_A_BOARD
 
 # What a library takes for a wish not to be counted: onnxruntime sends nothing where CI is set.
 WISHES = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_", "DO_NOT_TRACK", "XDG_", "NMP_CI")
@@ -58,11 +58,14 @@ int socket(int domain, int type, int protocol)
 
 
 @pytest.mark.slow
-def test_nothing_is_left(inputs: Path, tmp_path: Path, need_tool: Callable[..., str]) -> None:
+def test_nothing_is_left(
+    inputs: Path, tmp_path: Path, need_tool: Callable[..., str], firmware: Callable[[str], Path]
+) -> None:
     spy, sockets = tmp_path / "spy.so", tmp_path / "sockets"
     (tmp_path / "spy.c").write_text(SPY)
     subprocess.run([need_tool("gcc"), "-shared", "-fPIC", "-o", spy, tmp_path / "spy.c", "-ldl"], check=True)
     shutil.copytree(inputs, tmp_path / "here")
+    shutil.copy(firmware(BOARD), tmp_path / "here")
     sockets.touch()
     for name in ("home", "temporary"):
         (tmp_path / name).mkdir()
@@ -80,7 +83,7 @@ def test_nothing_is_left(inputs: Path, tmp_path: Path, need_tool: Callable[..., 
 
     run("import socket; socket.socket(socket.AF_INET)")
     assert sockets.read_text() == "socket\n"  # it sees them
-    lines = [line for several in COMMANDS.values() for line in several]
+    lines = [*(line for several in COMMANDS.values() for line in several), ON_A_BOARD]
     left = json.loads(run(RUN, json.dumps(lines)))
     assert len(left) == len(lines)
     assert {line: found for line, (_, *found) in left.items() if found} == {}

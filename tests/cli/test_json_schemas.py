@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from every_command import COMMANDS
+from every_command import BOARD, COMMANDS, ON_A_BOARD
 from json_schemas import kind_of, problems
 
 from nmpconv.cli import main
@@ -124,6 +124,17 @@ def test_schema(
         return
     assert without_descriptions(old) == without_descriptions(new)
     assert [wrong for value in values for wrong in problems(value, old)] == []
+
+
+@pytest.mark.slow
+def test_of_a_board(printed: Callable[[str], list[Any]], root: Path, firmware: Callable[[str], Path], capsys) -> None:
+    """Instructions instead of milliseconds."""
+    shutil.copy(firmware(BOARD), ".")
+    assert main([*ON_A_BOARD, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    schema = json.loads((root / "docs" / "reference" / "json" / "bench-device.json").read_text())
+    assert (found["instructions"] > 0, found["latency_ms"]) == (True, None)
+    assert list(problems(found, schema)) == []
 
 
 def test_every_schema_is_of_a_command(root: Path) -> None:

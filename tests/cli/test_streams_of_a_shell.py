@@ -86,7 +86,8 @@ def test_an_interrupt_waits_for_a_library_to_start() -> None:
 
     def start() -> None:
         Loader("name", "path").create_module("spec")
-        time.sleep(10)
+        for _ in range(500):  # the timer's thread gets the signal: what sleeps here is not woken
+            time.sleep(0.02)
 
     before = signal.signal(signal.SIGINT, program._interrupt)
     try:

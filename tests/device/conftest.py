@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import nets
 import numpy as np
 import pytest
-from c_core import Once
 
 from nmpconv.device import simulator
 from nmpconv.device.transport import Program
@@ -17,20 +15,6 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.runtime.interpreter import Net, load
 
 INPUTS, CLASSES = 2000, 12
-
-
-@pytest.fixture(scope="session")
-def agent(root: Path, once: Once, need_tool: Callable[..., str]) -> Path:
-    """The program, with portable kernels as a board has one level; NMP_AGENT_MEMORY names the file that is its model's
-    memory."""
-    need_tool("gcc")
-    need_tool("make")
-
-    def make(out: Path) -> None:
-        command = ["make", "-s", "-C", root / "interpreter" / "firmware", "BOARD=host", f"OUT={out}"]
-        subprocess.run(command, check=True, capture_output=True)
-
-    return once("agent", make) / "host.elf"
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from nmpconv.file.writer import to_bytes
 from nmpconv.runtime import on_device
 
 KEYS = {"device", "board", "counter", "latency_ms", "instructions", "ops", "arena_bytes", "verified"}
-MORE_BOARDS = ("mps2-an500", "mps2-an505", "mps3-an547", "rv32", "lx60")
+BOARDS = ("mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547", "rv32", "lx60")
 
 
 def test_bench(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,13 +369,8 @@ def test_missing_qemu_is_named(here: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert found["sim:mps3-an547"] == "qemu-system-arm is missing: apt-get install qemu-system-arm"
 
 
-@pytest.mark.parametrize(
-    "board",
-    [
-        "mps2-an386",
-        *(pytest.param(board, marks=pytest.mark.slow) for board in MORE_BOARDS),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("board", BOARDS)
 def test_simulated_board(here: Path, monkeypatch, capsys, firmware: Callable[..., Path], board: str) -> None:
     folder = firmware(board).parent
     monkeypatch.setattr(simulator, "_folders", lambda: [folder])

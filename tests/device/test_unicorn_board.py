@@ -41,7 +41,8 @@ def counts(found: Found) -> list[int]:
     return [found["instructions"], *(op["instructions"] for op in found["ops"])]  # type: ignore[attr-defined, list-item]
 
 
-@pytest.mark.parametrize("board", ["mps2-an386", pytest.param("mps2-an500", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["mps2-an386", "mps2-an500"])
 def test_unicorn_counts_what_qemu_counts(
     here: Path, tools: Path, monkeypatch, capsys, firmware: Callable[..., Path], need_package, board: str
 ) -> None:

@@ -113,7 +113,7 @@ def run(count: int) -> None:
 
 
 def test_models() -> None:
-    run(30)
+    run(15)
 
 
 @pytest.mark.slow
