@@ -199,8 +199,8 @@ def op_files(once: Once) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def sanitized(root: Path, once: Once, need_tool: Callable[..., str]) -> Callable[..., Library]:
     """sanitized(): the interpreter under AddressSanitizer and UndefinedBehaviorSanitizer, with all levels of this
-    machine; sanitized(portable=True): with the portable one, as on boards, not optimized, which takes a tenth of the time
-    to build."""
+    machine; sanitized(portable=True): with the portable one, as on boards, not optimized, which takes a tenth of the
+    time to build."""
 
     def found(*, portable: bool = False) -> Library:
         compiler = need_tool("gcc", "clang", "clang-16")

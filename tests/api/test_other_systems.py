@@ -86,6 +86,7 @@ def test_every_module_is_imported(tmp_path: Path) -> None:
     assert int(run(IMPORTS, tmp_path)) > 150
 
 
+@pytest.mark.slow
 def test_commands_run(tmp_path: Path) -> None:
     onnx.save(cli_files.onnx_model(), tmp_path / "model.onnx")
     cli_files.images(tmp_path / "images")

@@ -85,6 +85,7 @@ def test_every_public_name_is_there() -> None:
         nmpconv.nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.slow
 def test_the_example_runs(root: Path, samples: Path) -> None:
     command = [sys.executable, str(root / "docs/examples/shapes.py"), str(samples / "shapes")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)

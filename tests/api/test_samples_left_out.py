@@ -56,6 +56,7 @@ def quality(result: Result) -> float:
     return score.db
 
 
+@pytest.mark.slow
 def test_the_others_gain_by_leaving_it_out(net: Path, default: Result) -> None:
     kept = made(net, drop_outliers=False)
     assert quality(default) > quality(kept) + 10
@@ -86,6 +87,7 @@ def test_ordinary_samples_are_all_used(net: Path) -> None:
     assert not any("outliers" in text for text in (*result.report.warnings, *result.report.notes))
 
 
+@pytest.mark.slow
 def test_its_recipe_makes_the_same_bytes(net: Path, tmp_path: Path) -> None:
     first = made(net, save_recipe=tmp_path / "r.toml")
     assert "drop_outliers = true" in (tmp_path / "r.toml").read_text()
@@ -123,6 +125,7 @@ def test_the_graph_is_compared_on_the_others(net: Path, monkeypatch: pytest.Monk
     assert counts == [(COUNT, COUNT), (COUNT - 1, COUNT - 1)]
 
 
+@pytest.mark.slow
 def test_one_beyond_all_grids(net: Path) -> None:
     with pytest.raises(OutOfRange):
         made(net, 1e30, drop_outliers=False)

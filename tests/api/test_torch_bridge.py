@@ -94,6 +94,7 @@ def integers(torch: Any, prepared: Any, *inputs: Any) -> tuple[list[np.ndarray],
     return [np.ldexp(y.numpy().reshape(q.shape), -e) for y, q, e in zip(made, outputs, exponents, strict=True)], outputs
 
 
+@pytest.mark.slow
 def test_a_trained_net_is_its_file(torch: Any) -> None:
     import nmpconv.torch
 
@@ -130,6 +131,7 @@ def test_an_input_has_steps_that_are_no_powers_of_two(torch: Any) -> None:
     assert (slope - wanted).abs().mean() < 0.02 * wanted.abs().mean()
 
 
+@pytest.mark.slow
 def test_exponents_are_learned(torch: Any) -> None:
     """From grids that are too coarse or saturate, with weights and biases left alone; the file follows."""
     import nmpconv.torch
@@ -367,6 +369,7 @@ def test_what_cannot_be_trained_is_named(torch: Any, monkeypatch: pytest.MonkeyP
         nmpconv.torch.prepare(Sums(), np.zeros((1, 4)))
 
 
+@pytest.mark.slow
 def test_a_prepared_module_is_saved_by_its_parameters(torch: Any) -> None:
     import nmpconv.torch
 

@@ -31,6 +31,7 @@ def program() -> Any:
     return torch.export.export(module, (torch.from_numpy(X[:1]),))
 
 
+@pytest.mark.slow
 def test_a_saved_program_is_the_program(program: Any, tmp_path: Path) -> None:
     import torch
 

@@ -95,6 +95,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_lost_a_process_ends(tmp_path: Path) -> None:
     """An executor of Python 3.10 would wait for ever for what it was writing to the lost process."""
     program = tmp_path / "ends.py"
@@ -148,6 +149,7 @@ def test_eval_is_the_same(shapes: bytes, two: Workers) -> None:
     assert judged(shapes, two) == alone
 
 
+@pytest.mark.slow
 def test_eval_is_the_same_where_a_process_is_lost(shapes: bytes) -> None:
     alone = judged(shapes, Here())
     with opened(2) as workers:

@@ -103,6 +103,7 @@ def test_limits(folder: Path) -> None:
     assert result.outcome == "crashed"
 
 
+@pytest.mark.slow
 def test_an_exporter_that_cannot_be_run_for_a_model(folder: Path) -> None:
     exports = Exports(Path(sys.executable), folder, LIMITS)  # an environment without PyTorch
     result = next(run(Row("timm", "missing", 32), "old", ("16",), exports, LIMITS))

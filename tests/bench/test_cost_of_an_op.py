@@ -31,6 +31,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return command
 
 
+@pytest.mark.slow
 def test_rows_of_the_op_alone_change(run) -> None:
     before, after = json.loads(TABLE.read_text())["targets"], run("gather_elements")
     assert list(after) == list(before)

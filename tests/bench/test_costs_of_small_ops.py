@@ -75,7 +75,9 @@ def converted(name: str, folder: Path) -> bytes:
 
 
 @pytest.mark.slow  # for the compiling
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55", "rv32"])
+@pytest.mark.parametrize(
+    "target", [pytest.param("cortex-m0plus", marks=pytest.mark.soak), "cortex-m4", "cortex-m55", "rv32"]
+)
 def test_estimates(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_tool: Callable[..., str]) -> None:
     need_tool(MACHINES[COUNTED_ON[target]].program)
     need_tool("riscv64-unknown-elf-gcc" if target == "rv32" else "arm-none-eabi-gcc")

@@ -101,6 +101,7 @@ def test_weights_that_lost_bits(made: tuple[Path, np.ndarray], options: dict) ->
     changed_since(found, plain, model, data)
 
 
+@pytest.mark.slow
 @ten(7, 8, 9)
 def test_a_grid_that_was_cut(made: tuple[Path, np.ndarray], options: dict) -> None:
     model, data = made

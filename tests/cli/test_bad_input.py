@@ -414,6 +414,7 @@ def test_bad_input(cli, case: Case) -> None:
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [(), ("--json",)])
 def test_full_disk(here: Path, extra: tuple[str, ...]) -> None:
     """The file system refuses to let the file grow: the older file stays, no half or temporary file appears."""

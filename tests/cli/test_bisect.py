@@ -53,6 +53,7 @@ def test_nothing_is_left_by_what_fails(cli, monkeypatch: pytest.MonkeyPatch) -> 
     assert (ran.code, ran.left) == (ExitCode.USAGE, [])
 
 
+@pytest.mark.slow
 def test_levers_of_a_conversion(cli) -> None:
     plain = cli(*CONVERT, "--json").json
     before = Path("c.nmp").read_bytes()
@@ -78,6 +79,7 @@ def test_levers_of_a_conversion(cli) -> None:
     assert "alone, converted and measured" not in Path("s.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_lever_that_does_not_fit(cli) -> None:
     """The model does, in the least RAM that it can do with."""
     ran = cli(*CONVERT, "--json")

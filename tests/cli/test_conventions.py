@@ -98,6 +98,7 @@ def test_quiet_and_verbose(cli) -> None:
     assert "error: gone.onnx" in cli("convert", "gone.onnx", "-q").err
 
 
+@pytest.mark.slow
 def test_colours(cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def shown(*flags: str, **environment: str) -> str:
         with monkeypatch.context() as own:
@@ -205,6 +206,7 @@ def test_samples_from_stdin(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli("run", "model.nmp", "-").err.startswith("error: stdin: not a readable image")
 
 
+@pytest.mark.slow
 def test_files_to_stdout(here: Path) -> None:
     """The file on stdout, all that a person reads on stderr."""
     ran = started(*CONVERT, "-o", "-")
@@ -219,6 +221,7 @@ def test_files_to_stdout(here: Path) -> None:
     assert sorted(p.name for p in here.glob("*")) == ["images", "m.nmp", "model.nmp", "model.onnx"]
 
 
+@pytest.mark.slow
 def test_a_model_from_stdin_to_stdout(here: Path) -> None:
     command = [sys.executable, "-m", "nmpconv", "convert", "-", "--data", "images", "-o", "-", "-q"]
     ran = subprocess.run(command, input=Path("model.onnx").read_bytes(), capture_output=True, check=True)

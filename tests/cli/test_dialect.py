@@ -86,6 +86,7 @@ def test_numbers(cli, words: tuple[str, ...], one: Parameter) -> None:
         assert FORM not in cli(*start, flag_of(one), "1K").err
 
 
+@pytest.mark.slow
 def test_max_ram_is_read_as_a_budget_is(cli) -> None:
     made = {}
     for text in ("65536", "64k", "64K", "64KiB", "0.0625M"):

@@ -138,6 +138,7 @@ def with_long_names(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.slow
 def test_bisect_on_narrow_terminals(terminal, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bisected once, shown at each width."""
     onnx.save(with_long_names(onnx.load("model.onnx")), "model.onnx")

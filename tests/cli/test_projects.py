@@ -60,6 +60,7 @@ def test_data_that_are_not_there(project) -> None:
         assert f"[data] {key} of nmpconv.toml names it; did you mean 'images'?" in ran.err
 
 
+@pytest.mark.slow
 def test_targets_are_made_once(project) -> None:
     first = project("build", "--json")
     assert (first.code, made(first)) == (ExitCode.OK, {"a": True, "b": True})

@@ -64,6 +64,7 @@ def test_names_of_a_conversion(here: Path, cli: Any) -> None:
     assert found["layers"]
 
 
+@pytest.mark.slow
 def test_names_of_a_bisection(here: Path, cli: Any) -> None:
     """The tables have those of the file, also where other tensors would leave a shorter end."""
     model = onnx.load("model.onnx")

@@ -189,6 +189,7 @@ def test_no_front_end(text: str) -> None:
     assert error.value.where == "--audio"
 
 
+@pytest.mark.slow
 def test_a_front_end_has_to_fit_the_input(made: Path) -> None:
     with pytest.raises(UsageError, match=r"frames of 7 numbers do not fit an input of \[1, 6, 12\]"):
         nmpconv.convert(made / "whole.onnx", dry_run=True, audio="rate=8000,window=64,hop=32,bands=7")

@@ -27,6 +27,7 @@ def widths(cli):
     return run
 
 
+@pytest.mark.slow
 def test_widths_that_nobody_asked_for(widths) -> None:
     strict, ran = widths("--strict")
     assert strict == {"int8"}

@@ -116,6 +116,7 @@ def test_same_command_same_bytes(place: Place, made: Callable[..., Result]) -> N
     assert place.convert(test_vectors=2).data == made(test_vectors=2).data
 
 
+@pytest.mark.slow
 def test_one_thread_or_two_the_same_bytes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """However little work is given out."""
     for module, name, less in ((node_runner, "LEAST", 10**5), (node_runner, "MUCH", 0), (rounding, "MUCH", 0)):

@@ -83,6 +83,7 @@ def test_a_constant_operand(constant: str, tmp_path: Path) -> None:
     assert next(iter(result.report.sqnr_by_head.values())) > 50
 
 
+@pytest.mark.slow
 def test_computed_places(tmp_path: Path) -> None:
     """Places of a net: 16 bits at 8, too, and where results do not change any more their grid ends."""
     net = Net((1, 3, HEIGHT, WIDTH))

@@ -353,6 +353,7 @@ def test_a_large_net_is_prepared_twice(tmp_path: Path, monkeypatch: pytest.Monke
     assert large["quantizer.py:_guard"] == 1
 
 
+@pytest.mark.slow
 def test_small_layers_and_one_session_of_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers of a few products start no threads; what is promoted and the report measure noise in one session."""
     threads, each = list[int](), rounding.each

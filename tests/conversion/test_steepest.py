@@ -54,6 +54,7 @@ def test_what_only_moves_data_costs_nothing() -> None:
     assert falls["n_b"] < 6
 
 
+@pytest.mark.slow
 def test_shares_of_noise_are_searched_down_to_loud_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quiet tensors of a large net would take a pass each."""
     net = Net(8)

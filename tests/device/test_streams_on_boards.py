@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ def walks(*shape: int) -> np.ndarray:
     return np.cumsum(np.random.default_rng(1).normal(size=shape) * 0.4, axis=1).astype(np.float32)
 
 
+@cache
 def converted(kind: str, bits: str) -> tuple[nmpconv.Converted, np.ndarray]:
     """The file, and sequences of the inputs of its calls [sequences, calls, ...]."""
     if kind == "stream":
@@ -47,7 +49,9 @@ def converted(kind: str, bits: str) -> tuple[nmpconv.Converted, np.ndarray]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["mps2-an386", "mps2-an500", "mps3-an547", "rv32", "lx60"])
+@pytest.mark.parametrize(
+    "board", ["mps2-an386", pytest.param("mps2-an500", marks=pytest.mark.soak), "mps3-an547", "rv32", "lx60"]
+)
 def test_every_call(board: str, firmware: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = firmware(board).parent
     monkeypatch.setattr(simulator, "_folders", lambda: [folder])

@@ -86,10 +86,16 @@ def test_pixels_alone(sides: tuple[int, ...], alone: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize(
-    ("kernel", "params", "taps"),
-    [(5, {}, "1"), (3, {"dilation_h": 2, "dilation_w": 2}, "1"), (3, {"dilation_h": 2}, "0"), (1, {}, "1")],
+    ("bits", "kernel", "params", "taps"),
+    [
+        (8, 5, {}, "1"),
+        (8, 3, {"dilation_h": 2, "dilation_w": 2}, "1"),
+        (8, 3, {"dilation_h": 2}, "0"),
+        (8, 1, {}, "1"),
+        (16, 5, {}, "1"),
+        (16, 3, {"dilation_h": 2}, "0"),
+    ],
 )
 def test_depthwise_kernels(
     bits: int, kernel: int, params: dict[str, int], taps: str, measured: Callable[[str, bytes], int]

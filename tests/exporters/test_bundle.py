@@ -113,6 +113,7 @@ def test_clang(model: Path, tmp_path: Path, need_tool: Callable[..., str]) -> No
     assert on_host(unpack(model, tmp_path / "bundle"), need_tool("clang-16", "clang")).endswith(RAN)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("gcc")
 def test_a_wrong_output_is_told(model: Path, tmp_path: Path) -> None:
     folder = unpack(model, tmp_path / "bundle")

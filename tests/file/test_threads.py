@@ -286,6 +286,7 @@ def test_fork() -> None:
     np.testing.assert_array_equal(net.run(x)[0], wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_fork_while_others_run() -> None:

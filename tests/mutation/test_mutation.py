@@ -87,6 +87,7 @@ def test_a_mutant_is_the_file_with_one_change(tree: Path) -> None:
         assert [i for i, line in enumerate(PYTHON.splitlines(), 1) if line != changed[i - 1]] == [mutant.line]
 
 
+@pytest.mark.slow
 def test_more_mutants_begin_with_the_fewer(root: Path) -> None:
     some, more = (drawn(root, "c", count, 1) for count in (20, 60))
     assert more[:20] == some and len({mutant.key for mutant in more}) == 60

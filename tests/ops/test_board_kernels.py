@@ -12,7 +12,8 @@ from board_programs import board_compiler, output
 from nmpconv.device.simulator import MACHINES
 
 PROGRAMS = ("check_kernels", "board_convs")
-ALIKE = ("mps2-an500", "mps2-an505")  # the kernels of mps2-an386, compiled for other CPUs
+# The kernels of mps2-an386, compiled for other CPUs, and those of mps2-an385-m0plus, for one that can do more.
+ALIKE = ("mps2-an500", "mps2-an505", "mps2-an385")
 LEVELS = {
     "mps2-an385": "plain32",
     "mps2-an385-m0plus": "plain32",

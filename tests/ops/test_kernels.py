@@ -86,6 +86,7 @@ def test_cpus_without_avx(check_kernels: Path, need_tool: Callable[..., str], cp
     assert (above.returncode, above.stderr) == (2, "there is no CPU level 'avx2' here\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("avx2" not in interpreter.cpus(), reason="AMX is of x86-64")
 def test_amx_emulated_is_portable(
     root: Path, tmp_path: Path, kernels: Library, record_property: Callable[[str, object], None]

@@ -30,6 +30,7 @@ def test_figures_are_those_of_the_two_run_apart(kind: str, tmp_path: Path) -> No
     assert found.sentence.endswith("of 32 samples")
 
 
+@pytest.mark.slow
 def test_the_verdict_on_kept_integers_is_beside_the_model_as_it_is(tmp_path: Path) -> None:
     """The float graph lacks its rounding, which is most of what differs."""
     model, samples = Residual(kind="uint8").model(), pictures(40)

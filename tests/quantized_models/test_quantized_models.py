@@ -102,6 +102,7 @@ def test_converts_without_images(quantized, samples: Path, sample: str, per_chan
         assert 2.0**row.exponent == pytest.approx(row.scale * 2**row.bits_lost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", LOOK)
 def test_images_fit_the_biases(quantized, samples: Path, sample: str) -> None:
     model = quantized(sample, True, "QUInt8")
