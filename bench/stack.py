@@ -316,10 +316,8 @@ class Bounds:
         return own + most[0], [f"{self._depth} x ({' + '.join(sorted(round_))})", *most[1]]
 
 
-def bounds(folder: Path) -> dict[str, tuple[int, list[str]]]:
+def bounds(stack: Bounds) -> dict[str, tuple[int, list[str]]]:
     """By public function of nmp.h and of the agent: bytes, and the way down that takes them."""
-    elf = build(folder)
-    stack = Bounds(elf, folder)
     header = (ROOT / "interpreter" / "include" / "nmp.h").read_text()
     names = [name for name in [*PUBLIC.findall(header), *LINK] if name in stack.functions]
     return {name: stack.of(name) for name in names}
@@ -331,7 +329,8 @@ def main() -> int:
     parser.add_argument("--ways", action="store_true", help="show the way down, too")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    for name, (most, way) in bounds(asked.folder.resolve()).items():
+    folder = asked.folder.resolve()
+    for name, (most, way) in bounds(Bounds(build(folder), folder)).items():
         print(f"{most:6} bytes  {name}" + (f": {' > '.join(way)}" if asked.ways else ""))
     return 0
 

@@ -74,7 +74,7 @@ def binding(zig: Path, target: str, folder: Path, nanobind: Path) -> None:
     for name in ("include", "ext/robin_map/include"):
         places += ["-isystem", nanobind / name]
     languages = {".c": ("cc", "-std=c99"), ".cpp": ("c++", "-std=c++17", "-include", "stdio.h")}
-    flags = ("-O1", "-Wall", "-Wextra", "-Werror")
+    flags = ("-O0", "-fno-sanitize=undefined", "-Wall", "-Wextra", "-Werror")
     for source in (*sorted((INTERPRETER / "python").glob("*.c*")), nanobind / "src" / "nb_combined.cpp"):
         compiler, *language = languages[source.suffix]
         command = [zig, compiler, "-target", target, *language, *flags, *places]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from zoo_quick import bench_module
@@ -25,10 +26,17 @@ FEW = 256  # of the others
 CONV_DEPTHWISE = "conv_dsp_depthwise.c:dsp_depthwise_run"
 
 
-@pytest.mark.slow
-def test_bounds(tmp_path: Path, need_tool: Callable[..., str], record_property: Callable[[str, object], None]) -> None:
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[..., str]) -> Any:
+    """The `Bounds` of the firmware, compiled once."""
     need_tool("arm-none-eabi-gcc")
-    found = STACK.bounds(tmp_path)
+    folder = tmp_path_factory.mktemp("stack")
+    return STACK.Bounds(STACK.build(folder), folder)
+
+
+@pytest.mark.slow
+def test_bounds(compiled: Any, record_property: Callable[[str, object], None]) -> None:
+    found = STACK.bounds(compiled)
     assert set(MOST) < set(found)
     for name, (most, way) in found.items():
         assert most <= MOST.get(name, FEW), (name, way)
@@ -39,11 +47,9 @@ def test_bounds(tmp_path: Path, need_tool: Callable[..., str], record_property: 
 
 
 @pytest.mark.slow
-def test_stack_of_bundles(tmp_path: Path, need_tool: Callable[..., str]) -> None:
+def test_stack_of_bundles(compiled: Any) -> None:
     """STACK_BYTES of a header: ops but for `DEEP` and the portable convolutions need no more than nmp_create."""
-    need_tool("arm-none-eabi-gcc")
-    elf = STACK.build(tmp_path)
-    found = STACK.Bounds(elf, tmp_path)
+    found = compiled
     around = found.of("nmp_run")[0] - found.of("nmp_steps_run")[0] + found.functions["nmp_steps_run"].bytes
     convolutions = [f"../src/arch/cortex_m/{name}" for name in ("conv_dsp.c:dsp_run", CONV_DEPTHWISE)]
     runs = {name.partition("ops/")[2]: name for name in found.functions if name.endswith("_run") and "/ops/" in name}

@@ -20,7 +20,7 @@ from nmpconv.errors import InputError
 
 MUTANTS = 100
 SECONDS = 10.0
-NATIVE_SECONDS = 10.0
+NATIVE_SECONDS = 5.0
 QUICK = [name for name, kind in KINDS.items() if kind.missing is None]
 
 
