@@ -66,16 +66,9 @@ $(VENV)/simulator: packaging/locks/sim.lock $(VENV)/installed
 	$(LOCKED) $<
 	@touch $@
 
-# In no lock: of its wheels only those for CPUs alone are small, and not every registry has them; its tests are skipped
-# where there are none.
-$(VENV)/torch: $(VENV)/installed
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile torch==2.13.0+cpu onnxscript==0.7.2 || \
-	  echo "torch is left out: there is no wheel for CPUs alone"
-	@touch $@
-
 # One after another, since they go into one place.
 set-up:
-	@$(MAKE) --no-print-directory --jobs=1 $(addprefix $(VENV)/,installed linters writers simulator provers torch)
+	@$(MAKE) --no-print-directory --jobs=1 $(addprefix $(VENV)/,installed linters writers simulator provers)
 
 build: $(VENV)/installed  ## the virtual environment with nmpconv in it
 

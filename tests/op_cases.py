@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ import installed_ops  # noqa: F401
 from nmpconv.file import writer
 from nmpconv.graph import reference
 from nmpconv.ops import OPS, Case
+from nmpconv.ops.common.case import FILLS
 from nmpconv.passes.memory import plan_memory
 
 BY_OP = {name: list(op.cases()) for name, op in OPS.items()}
@@ -23,6 +25,17 @@ def grouped(cases: Iterable[Case]) -> dict[str, list[Case]]:
     for case in cases:
         groups.setdefault("/".join(case.id.split("/")[:2]), []).append(case)
     return groups
+
+
+VALUES = re.compile(rf"/({'|'.join(FILLS)})\b")
+MOST = 12  # of a group in `few`
+
+
+def few() -> list[Case]:
+    """One of those that differ in what values their inputs have, and of a group at most `MOST`, from all of it: where a
+    file is to be run, but not for its numbers."""
+    apart = {VALUES.sub("", case.id): case for case in CASES}.values()
+    return [case for group in grouped(apart).values() for case in group[:: -(-len(group) // MOST)]]
 
 
 @cache

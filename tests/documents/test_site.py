@@ -83,7 +83,7 @@ navigation, root_doc, include_patterns = {{}}, "index", ["*.md"]
 
 
 def site(root: Path, folder: Path, text: str) -> str:
-    """What is said of a site with this text; '' where it is built."""
+    """Returns what is said of a site with this text; '' where it is built."""
     source = folder / "source"
     (source / "docs" / "site").mkdir(parents=True)
     (source / "folder").mkdir()

@@ -35,6 +35,10 @@ CPUS = {
     "rv32": ["-march=rv32imac", "-mabi=ilp32"],
 }
 WHOLE = "M33"
+# Without DSP an M33 has the code and the instructions of an M3.
+BY_CPU = pytest.mark.parametrize(
+    "cpu", [pytest.param(cpu, marks=[pytest.mark.soak] * (cpu == "M33 without DSP")) for cpu in CPUS]
+)
 MORE = ["-Wshadow", "-Wundef", "-Wcast-align"]  # that projects have
 
 
@@ -63,7 +67,7 @@ def wrong(compile_: Sequence[str], files: Sequence[Path], folder: Path) -> list[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("cpu", CPUS)
+@BY_CPU
 def test_code_of_architectures_compiles(
     cpu: str, compiler: str, root: Path, tmp_path: Path, need_tool: Callable[..., str]
 ) -> None:

@@ -4,7 +4,6 @@ at every CPU level, and under valgrind, which also knows what is not initialized
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,16 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_core import AMX, C99, Library, Once, compiled, emulating_amx, library, with_amx
+from op_cases import CASES, VALUES, few
 from zoo_quick import converted
 
 from nmpconv.file import flatbuffer
-from nmpconv.ops import OPS
-from nmpconv.ops.common.case import FILLS
+from nmpconv.ops import OPS, Case
 from nmpconv.runtime import interpreter
 
 pytestmark = pytest.mark.slow
 
-VALUES = re.compile(rf"/({'|'.join(FILLS)})\b")
 PROGRAMS = {"test_nmp": ("test_nmp",), "check_kernels": ("check_kernels", "check_conv", "memory")}
 MODELS = {
     "mlperf_ic_resnet8_nhwc": ("8", "16"),
@@ -120,10 +118,13 @@ def test_kernels_under_valgrind(
     record_property("summary", f"kernels under valgrind: {', '.join(levels)}")
 
 
-def test_ops_under_valgrind(plain: dict[str, Path], valgrind: list[str], op_files: dict[str, Path]) -> None:
-    """One of those cases that differ in what values their inputs have: which bytes are set is the same for all."""
-    files = {VALUES.sub("", name): path for name, path in op_files.items()}
-    assert {name.split("/")[0] for name in files} == set(OPS) and len(files) > len(op_files) // 4
+@pytest.mark.parametrize("cases", [few(), pytest.param(CASES, marks=pytest.mark.soak)], ids=["few", "all"])
+def test_ops_under_valgrind(
+    cases: list[Case], plain: dict[str, Path], valgrind: list[str], op_files: dict[str, Path]
+) -> None:
+    """Which bytes are set is the same for many: no shift and no exponent changes it."""
+    files = {VALUES.sub("", case.id): op_files[case.id] for case in cases}
+    assert {name.split("/")[0] for name in files} == set(OPS) and len(files) > len(CASES) // 5
     assert run(*valgrind, plain["test_nmp"], *files.values()) == f"passed: {len(files)} file(s)\n"
 
 
