@@ -122,7 +122,7 @@ def test_kernels_under_valgrind(
 def test_ops_under_valgrind(
     cases: list[Case], plain: dict[str, Path], valgrind: list[str], op_files: dict[str, Path]
 ) -> None:
-    """Which bytes are set is the same for many: no shift and no exponent changes it."""
+    """The same bytes are set in many cases: no shift and no exponent changes which."""
     files = {VALUES.sub("", case.id): op_files[case.id] for case in cases}
     assert {name.split("/")[0] for name in files} == set(OPS) and len(files) > len(CASES) // 5
     assert run(*valgrind, plain["test_nmp"], *files.values()) == f"passed: {len(files)} file(s)\n"
