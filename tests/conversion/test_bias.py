@@ -11,7 +11,7 @@ from nmpconv.base.fixed_point import rsh
 from nmpconv.calib.engine import FloatEngine
 from nmpconv.graph.reference import run
 from nmpconv.ir import Graph, Quant
-from nmpconv.passes.quantize import bias_rule
+from nmpconv.passes.quantize import bias_rule, rounding
 from nmpconv.passes.quantize.bias import missing_factor, on_accumulator_grid, on_output_grid
 from nmpconv.passes.quantize.rounding import Rounding
 
@@ -169,9 +169,11 @@ def test_no_factor_by_chance() -> None:
         assert missing_factor(factor * wanted, wanted) == 1.0
 
 
-def test_weights_make_up_for_what_is_weakened() -> None:
+def test_weights_make_up_for_what_is_weakened(monkeypatch: pytest.MonkeyPatch) -> None:
     """An input of +-70 saturates at -64 and 63.5; on a grid that holds it, and unasked, the weights are the float
-    ones."""
+    ones. What a layer sees is gathered once."""
+    gathered, gather = list[str](), rounding.gather
+    monkeypatch.setattr(rounding, "gather", lambda *of: gathered.append(of[1].name) or gather(*of))
     net = Net(1)
     net.input("x", 1, 1, 8, 8)
     net.conv("x", "y", 4)
@@ -186,3 +188,4 @@ def test_weights_make_up_for_what_is_weakened() -> None:
         found[exponent, amplify] = np.linalg.norm(weight.data * steps)
     assert found[-1, True] / found[0, True] == pytest.approx(70 / 63.75, rel=0.03)  # the largest weights saturate
     assert found[-1, None] == found[0, True]
+    assert len(gathered) == 3

@@ -29,7 +29,7 @@ from nmpconv.conversion import decision
 from nmpconv.ir import Graph, Node
 from nmpconv.passes.memory import placement, plan_memory
 from nmpconv.passes.memory.placement import Buffer, Overlap
-from nmpconv.passes.quantize import offsets, rounding
+from nmpconv.passes.quantize import bias, offsets, rounding
 from nmpconv.passes.quantize.shared_grids import grid_groups
 
 Made = tuple[list[onnx.NodeProto], list[str]]
@@ -152,6 +152,18 @@ def test_shared_grids_grow_as_the_slices_do() -> None:
     assert grid_groups(many) == [["x", *(f"s{i}" for i in range(MANY))]]
     lines = [steps(partial(grid_groups, graph), "shared_grids.py") for graph in (few, many)]
     assert lines[1] < 1.2 * MANY / FEW * lines[0]
+
+
+def test_factors_are_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a layer are looked at together; large ones one by one, which gives the same factor."""
+    wanted = np.random.default_rng(0).normal(7, 1, (500, 8)).astype(np.float32)
+    got = 0.93 * wanted.astype(np.float64)
+    got[::2] += 0.5
+    assert steps(partial(bias.missing_factor, got, wanted), "bias.py") < 50
+    factor = bias.missing_factor(got, wanted)
+    monkeypatch.setattr(bias, "ELEMENTS", 8)
+    assert factor == pytest.approx(bias.missing_factor(got, wanted), rel=1e-12)
+    assert factor > 1.07
 
 
 def planned(nodes: int) -> pstats.Stats:

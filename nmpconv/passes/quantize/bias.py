@@ -24,6 +24,7 @@ WORTH = 0.1
 WEAK = 0.05  # of the energy of the errors less their means: the share from which on a factor is made up for
 CHANCE = 4.0  # times what one of so many numbers would make by chance
 LEAST, MOST = 0.8, 1.25  # what lies beyond is no matter of noise
+ELEMENTS = 1 << 16  # of the rows that are looked at together, or one row
 
 
 def on_output_grid(
@@ -101,8 +102,9 @@ def missing_factor(got: np.ndarray, wanted: np.ndarray) -> float:
     be changed."""
     means = [part.mean(axis=0, dtype=np.float64) for part in (got, wanted)]
     common = energy = errors = 0.0
-    for rows in zip(got, wanted, strict=True):  # one at a time, as they may be large
-        x, y = (row - mean for row, mean in zip(rows, means, strict=True))
+    together = max(ELEMENTS // max(means[0].size, 1), 1)
+    for start in range(0, len(wanted), together):
+        x, y = (part[start : start + together] - mean for part, mean in zip((got, wanted), means, strict=True))
         common, energy, errors = (
             sums + float(np.vdot(a, b)) for sums, a, b in ((common, x, y), (energy, y, y), (errors, y - x, y - x))
         )

@@ -110,7 +110,7 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
         if node.op in WEIGHTED:
             layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]], slopes.get(node.outputs[0]))
             rows = wanted_rows(graph, node, sums, env, evidence)
-            own = evidence.rows.get(node.outputs[0])
+            own = evidence.rows.get(node.outputs[0]) if node.outputs[0] in sums else rows
             node, fresh = _weighted(layer, env.get(node.inputs[0]), rows, own, node.outputs[0] in activated)
         else:
             plain = node
@@ -143,14 +143,14 @@ def _weighted(
     layer: _Layer, x: np.ndarray | None, rows: Rows | None, own: Rows | None, activated: bool
 ) -> tuple[Node, list[Value]]:
     """rows: what is wanted before the activation. own: what the float model has there, which differ in a sum."""
-    how = layer.how
-    q, bias = layer.nearest(), None
+    how, q, bias = layer.how, None, None
     if x is not None and rows is not None:
-        seen = gather(layer.graph, layer.node, x, layer.pad, rows.images, rows.positions)
+        seen = layer.seen(x, rows)
         if how.bias_correction:
             if how.amplify and own is not None:
-                layer.amplify(x, own)
-                q = layer.nearest()
+                alike = own.images is rows.images and own.positions is rows.positions
+                layer.amplify(seen if alike else layer.seen(x, own), own.values)
+            q = layer.nearest()
             makers: list[Callable[[], Any]] = [
                 partial(layer.correct, q, seen, rows.values),
                 lambda: layer.gptq(x, layer.bias if activated else layer.wanted_bias(seen, rows.values)),
@@ -166,6 +166,7 @@ def _weighted(
                 bias = np.where(better, other, bias)
         elif how.gptq:
             q, bias = layer.gptq(x, layer.bias), fixed_point.round_half_up(layer.bias / layer.step_y)
+    q = layer.nearest() if q is None else q
     return layer.result(q, layer.plain_bias(q) if bias is None else bias)
 
 
@@ -216,15 +217,18 @@ class _Layer:
         moved = self.graph[self.node.inputs[0]].origin * (rounded - self.weights).sum(axis=1)
         return fixed_point.round_half_up((self.bias + moved) / self.step_y)
 
-    def amplify(self, x: np.ndarray, own: Rows) -> None:
-        """Case 2: other float weights, where their sums of the quantized input lack a factor. own: the float model's
-        sums; what is wanted of a residual layer has noise of the other operand, which looks like a factor."""
+    def seen(self, x: np.ndarray, rows: Rows) -> np.ndarray:
+        """Returns what these rows see of the input [R, G, K]."""
+        return gather(self.graph, self.node, x, self.pad, rows.images, rows.positions)
+
+    def amplify(self, seen: np.ndarray, own: np.ndarray) -> None:
+        """Case 2: other float weights, where their sums of the rows seen lack a factor. own: the float model's sums;
+        what is wanted of a residual layer has noise of the other operand, which looks like a factor."""
         if self.how.weight_bits != 8 or self.slopes is not None:
             return
-        seen = gather(self.graph, self.node, x, self.pad, own.images, own.positions)
         weights = self.shape.split(self.weights).astype(np.float32) * np.float32(self.step_x)
         sums = np.einsum("rgk,gok->rgo", seen.astype(np.float32), weights, optimize=True)
-        self.weights = self.weights * missing_factor(sums.reshape(own.values.shape).astype(np.float64), own.values)
+        self.weights = self.weights * missing_factor(sums.reshape(own.shape).astype(np.float64), own)
 
     def nearest(self) -> np.ndarray:
         return grids.nearest(self.weights, self.exponents, self.how.weight_bits)
