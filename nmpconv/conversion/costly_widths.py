@@ -97,7 +97,8 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
     def fits(wide: Sequence[Sequence[str]]) -> bool:
         return limit.allows(_narrowed(fitter, [group for group in groups if group not in wide]))
 
-    wide = _affordable(_in_order(limit, groups), fits)
+    order = _in_order(limit, groups)
+    wide = _affordable(order, fits, together=len(order) < len(groups))
     narrow = [group for group in groups if group not in wide]
     more = f" and {len(narrow) - NAMED} more" if len(narrow) > NAMED else ""
     names = ", ".join(group[0] for group in narrow[:NAMED]) + more
@@ -161,15 +162,17 @@ def loud(shares: Mapping[str, float], noise: float = 1.0) -> dict[str, float]:
     return most | loud(rest, left) if most and 0 < left < SHARE * noise else most
 
 
-def _affordable(order: Sequence[list[str]], fits: Callable[[Sequence[list[str]]], bool]) -> list[list[str]]:
-    """Case 3. order: of the grids, which do not fit all together."""
+def _affordable(
+    order: Sequence[list[str]], fits: Callable[[Sequence[list[str]]], bool], together: bool
+) -> list[list[str]]:
+    """Case 3. order: of the grids. together: False where it is known that they do not fit all together."""
     wide, rest = list[list[str]](), list(order)
     for _ in range(ROUNDS):
-        if not rest or fits([*wide, *rest]):
+        if not rest or (together and fits([*wide, *rest])):
             return [*wide, *rest]
         low, high = 0, len(rest)  # so many fit; so many do not
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if fits([*wide, *rest[:middle]]) else (low, middle)
-        wide, rest = [*wide, *rest[:low]], rest[low + 1 :]
+        wide, rest, together = [*wide, *rest[:low]], rest[low + 1 :], True
     return wide

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -171,3 +171,17 @@ def test_the_loud_ones() -> None:
     assert [*costly_widths.loud({"a": 0.0})] == []
     assert [*costly_widths.loud({"a": 1.0, "b": 0.0})] == ["a"]
     assert [*costly_widths.loud({})] == []
+
+
+def test_grids_known_not_to_fit_together_are_not_tried_together() -> None:
+    asked, order = list[int](), [[name] for name in "abcde"]
+
+    def fits(wide: Sequence[list[str]]) -> bool:
+        asked.append(len(wide))
+        return len(wide) <= 2
+
+    assert costly_widths._affordable(order, fits, together=False) == [["a"], ["b"]]
+    assert 5 not in asked
+    tried = len(asked)
+    assert costly_widths._affordable(order, fits, together=True) == [["a"], ["b"]]
+    assert len(asked) - tried == tried + 1
