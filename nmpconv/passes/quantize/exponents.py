@@ -98,7 +98,7 @@ def run(
         known = sources.pop() if len(sources) == 1 else None
         whole_grid = any(name in graph.pixels or name in ports for name in group)
         known = 0 if whole_grid else known
-        merged = TensorStats() if known is None else _merged(group, stats, padded, origin)
+        merged = TensorStats() if known is None else _merged({n: less(stats[n], origin) for n in group}, padded)
         if known is not None and (whole_grid or merged.peak <= math.ldexp(2.0 ** (width - 1), known) * (1 + ROUNDING)):
             exponent = known if whole_grid else max(_finer(known, merged, width), _least(makers, group))
             if width == 16 and not graph_outputs.isdisjoint(group):
@@ -106,7 +106,8 @@ def run(
             how = "fixed" if exponent == known else "max"
         else:
             by = _method(group, method, choices)
-            merged = _merged(group, expected, padded, origin)
+            stored = {name: less(expected[name], origin) for name in group}
+            merged = _merged(stored, padded)
             # What only moves data has the same numbers, but other channels; padding and constants need no room.
             room = not quiet.issuperset(group)
             ends = [_span(graph[n], expected[n], width, room) for n in group if n not in moved or n in graph.inputs]
@@ -115,7 +116,7 @@ def run(
             ends += [chosen[name] for name in group if name in chosen]
             limits = (min(lo for lo, _ in ends), max(hi for _, hi in ends))
             after = [
-                Table(function, less(expected[n], origin), _span(graph[n], expected[n], width))
+                Table(function, stored[n], _span(graph[n], expected[n], width))
                 for n in group
                 for function in read.get(n, ())
             ]
@@ -145,11 +146,8 @@ def _least(makers: Mapping[str, Node], group: Sequence[str]) -> int:
     return max((OPS[makers[name].op].exponents[0] for name in group if name in makers), default=EXPONENT_MIN)
 
 
-def _merged(
-    group: Sequence[str], stats: Mapping[str, TensorStats], padded: Mapping[str, Sequence[TensorStats]], origin: float
-) -> TensorStats:
-    parts = [less(stats[name], origin) for name in group]
-    return TensorStats.merged(*parts, *(part for name in group for part in padded.get(name, ())))
+def _merged(group: Mapping[str, TensorStats], padded: Mapping[str, Sequence[TensorStats]]) -> TensorStats:
+    return TensorStats.merged(*group.values(), *(part for name in group for part in padded.get(name, ())))
 
 
 def _method(group: Sequence[str], method: Method, choices: Choices) -> Method:
