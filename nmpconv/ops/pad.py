@@ -75,7 +75,7 @@ class Pad(Op):
         if value == -np.inf and to.only_read_by(node.outputs[0], "MaxPool"):
             name, value = "", LOWEST
         if not np.isfinite(value):
-            raise Unsupported(f"padding with {value}", hint="a finite value, or -inf before MaxPool only")
+            raise Unsupported(f"padding with {value}", hint="a finite value, or -inf before MaxPool or Softmax only")
         to.emit("pad", (x, to.const(value.reshape(1), name)), PadParams(tuple(padding)), node.outputs[0])
 
     def infer(self, params: PadParams, inputs: Sequence[Value]) -> list[tuple[int, ...]]:

@@ -50,6 +50,24 @@ MASKS = [
         "{ t = Where(m, c, x) y = Softmax<axis=-1>(t) }",
     ),
     (
+        "border",
+        13,
+        "(float[1,2,3,3] x) => (y) <int64[8] p = {0,0,0,1,0,0,0,2}, float c = {-inf}> "
+        "{ t = Pad(x, p, c) y = Softmax<axis=-1>(t) }",
+    ),
+    (
+        "border of one axis, of which computed places choose",
+        18,
+        "(float[1,2,3,3] x) => (y) <int64[2] p = {1,1}, float c = {-inf}, int64[1] a = {3}, int64[3] n = {0,1,2}> "
+        "{ m = ArgMax<axis=-1,keepdims=1>(x) i = Add(m, n) t = Pad(x, p, c, a) g = GatherElements<axis=-1>(t, i) "
+        "y = Softmax<axis=-1>(g) }",
+    ),
+    (
+        "border before opset 11",
+        10,
+        f"{SCORES} {{ t = Pad<pads=[0,0,0,1,0,0,0,2],value=-inf>(x) y = Softmax<axis=3>(t) }}",
+    ),
+    (
         "nothing hidden",
         13,
         f"{SCORES} <bool[3,3] m = {{0,0,0,0,0,0,0,0,0}}, float c = {{-inf}}> {{ t = Where(m, c, x) y = Sigmoid(t) }}",

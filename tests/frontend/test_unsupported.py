@@ -72,7 +72,7 @@ ROWS = [
         "infinite pad",
         7,
         f"{IMAGE} <int64[8] p = {{0,0,1,1,0,0,1,1}}> {{ y = Pad<pads=[0,0,1,1,0,0,1,1],value=-inf>(x) }}",
-        "Pad: padding with -inf; a finite value, or -inf before MaxPool only",
+        "Pad: padding with -inf; a finite value, or -inf before MaxPool or Softmax only",
     ),
     (
         "cubic places",

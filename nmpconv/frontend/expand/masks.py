@@ -3,7 +3,7 @@
 Such a number would take the range of the scores' tensor for itself. What a mask hides becomes the smaller one of the
 score and MASKED instead: e^MASKED is nothing beside scores of usual size. Calibration decides how deep it is to be
 (`passes.quantize.constant_masks`), and where sums with computed masks are cut off (`passes.quantize.attention_masks`).
-The logarithm of a mask of 0 and 1 is a computed one.
+The logarithm of a mask of 0 and 1 is a computed one. A border of -inf is a border of 0 that is hidden.
 
 Where -inf hides a whole row, its Softmax is NaN, so the model replaces that row later, as ONNX's Attention does by 0.
 Such a row is not masked at all.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from nmpconv.frontend.expand.node_builder import Body
+from nmpconv.frontend.expand.pads import axes_of, pads_of
 from nmpconv.frontend.importer import Importer
 from nmpconv.frontend.to_float32 import REALS
 from nmpconv.ops.onnx_node import OnnxNode
@@ -100,4 +101,30 @@ def logarithm(node: OnnxNode, body: Body) -> None:
     body("Mul", body("Sub", 1.0, node.input(0)), MASKED, output=node.outputs[0])
 
 
-FORMS = {"Add": ((_for_softmax, add),), "Log": ((_of_truth, logarithm),), "Where": ((_for_softmax, where),)}
+def _hides_border(node: OnnxNode, to: Importer) -> bool:
+    """Checks for a border of -inf around scores, which may be chosen from by computed places first."""
+    if node.text("mode", "constant") != "constant" or not to.only_read_by(
+        node.outputs[0], "Softmax", (*_MOVES, "GatherElements")
+    ):
+        return False
+    if node.opset < 11:
+        return node.number("value", 0.0, finite=False) == -np.inf
+    value = node.input(2)
+    return to.is_const(value) and bool((to.constants[value] == -np.inf).all())
+
+
+def border(node: OnnxNode, body: Body) -> None:
+    """A border of 0, which a mask hides."""
+    x, pads, axes = node.inputs[0], pads_of(node, body.to), axes_of(node, body.to)
+    sides = np.zeros((len(body.shape(x)), 2), np.int64)
+    sides[list(axes)] = pads.reshape(2, -1).T
+    hidden = np.pad(np.zeros(body.shape(x), bool), sides, constant_values=True)
+    _hide(body, body("Pad", x, sides.T.ravel()), hidden, node.outputs[0])
+
+
+FORMS = {
+    "Add": ((_for_softmax, add),),
+    "Log": ((_of_truth, logarithm),),
+    "Pad": ((_hides_border, border),),
+    "Where": ((_for_softmax, where),),
+}

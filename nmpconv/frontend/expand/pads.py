@@ -10,20 +10,26 @@ from nmpconv.frontend.importer import Importer
 from nmpconv.ops.onnx_node import OnnxNode
 
 
-def _pads(node: OnnxNode, to: Importer) -> np.ndarray:
+def pads_of(node: OnnxNode, to: Importer) -> np.ndarray:
     """Attributes before opset 11, an input since."""
     pads = (node.integers("pads") or ()) if node.opset < 11 else to.integers(node.input(1), "pads")
     return np.array(pads, np.int64)
 
 
+def axes_of(node: OnnxNode, to: Importer) -> tuple[int, ...]:
+    """Axes that the pads are of: an input since opset 18, else all."""
+    rank = len(to[node.input(0)].shape)
+    return node.axes(to.integers(node.input(3), "axes") if node.input(3) else range(rank), rank)
+
+
 def _is_negative(node: OnnxNode, to: Importer) -> bool:
-    return bool((_pads(node, to) < 0).any())
+    return bool((pads_of(node, to) < 0).any())
 
 
 def pad(node: OnnxNode, body: Body) -> None:
-    x, pads = node.input(0), _pads(node, body.to)
+    x, pads = node.input(0), pads_of(node, body.to)
     shape = body.shape(x)
-    axes = node.axes(body.to.integers(node.input(3), "axes") if node.input(3) else range(len(shape)), len(shape))
+    axes = axes_of(node, body.to)
     before, after = np.split(pads, 2)
     for axis, first, last in zip(axes, before.tolist(), after.tolist(), strict=True):
         if shape[axis] + min(first, 0) + min(last, 0) < 1:

@@ -12,7 +12,8 @@ For each convolution and fully connected:
 5. The bias from the mean difference between the pre-activation that is wanted (residual_sums.py) and the integer sum,
    on the output's grid; then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float
    bias, less what rounding the weights did to the input's origin, rounded once. A layer of int16 without a bias keeps
-   none where one would gain next to nothing (bias.py).
+   none where one would gain next to nothing (bias.py). A layer of what lies at computed places keeps its own, too:
+   another place is another number, and the mean of such errors is none of any sample.
 6. The narrowest of int8, int16, int32 that holds the biases.
 
 The other ops make their own constants (Op.quantize). Every constant says how its exponent was chosen.
@@ -106,9 +107,13 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
     env = evidence.on_grids(result)
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
     sums, slopes, activated = sums_of(graph), score_slopes.by_layer(graph), table_readers.activated(graph)
+    chosen = _chosen(graph)
     for node in walk(graph, env):
         if node.op in WEIGHTED:
-            layer = _Layer(graph, node, how.of(node, choices), known[node.inputs[0]], slopes.get(node.outputs[0]))
+            rounding = how.of(node, choices)
+            if node.inputs[0] in chosen:
+                rounding = replace(rounding, bias_correction=False)
+            layer = _Layer(graph, node, rounding, known[node.inputs[0]], slopes.get(node.outputs[0]))
             rows = wanted_rows(graph, node, sums, env, evidence)
             own = evidence.rows.get(node.outputs[0]) if node.outputs[0] in sums else rows
             node, fresh = _weighted(layer, env.get(node.inputs[0]), rows, own, node.outputs[0] in activated)
@@ -123,6 +128,17 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
             env.update(compute(result, node, env))
     used = {n for node in nodes for n in (*node.inputs, *node.outputs)} | set(graph.inputs)
     return replace(result, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used})
+
+
+def _chosen(graph: Graph) -> set[str]:
+    """Tensors of what lies at whole computed places, up to the next layer."""
+    chosen: set[str] = set()
+    for node in graph.nodes:
+        op = OPS[node.op]
+        is_choice = op.places is not None and op.grid == "same" and not graph[node.inputs[op.places]].is_const
+        if is_choice or (node.op not in WEIGHTED and not chosen.isdisjoint(node.inputs)):
+            chosen.update(node.outputs)
+    return chosen
 
 
 def _of_constant(value: Value, node: Node, graph: Graph) -> Observed:
