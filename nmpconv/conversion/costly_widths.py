@@ -6,16 +6,20 @@
 2. Of others the grids that `--strict` makes int8 are put in order: first inputs, as samples that calibration did not
    see may reach further; then the `loud` ones at 8 bits, by their shares of the noise divided by the work that 16 bits
    add. Without samples they are all of these, by the work alone.
-3. As many of them stay int16 as fit, in this order. One that does not fit is left out, and the next ones are looked at,
-   ROUNDS times. What that leaves of the instructions is for `cheap_promotions`.
+3. As many of them stay int16 as fit, in this order. One that does not fit is left out, and the next ones that add less
+   work are looked at, ROUNDS times. What that leaves of the instructions is for `cheap_promotions`. How many fit is
+   guessed from the work, since an estimate of instructions takes as long as a conversion without search.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, count
 from math import inf
+from typing import NamedTuple
 
 from nmpconv.calib.noise_budget import budget
 from nmpconv.calib.observers import OutOfRange
@@ -35,6 +39,7 @@ WORK = 1.05  # times the work of --strict, up to which no target's instructions 
 SHARE = 0.1  # of the noise at the heads
 NAMED = 3  # grids that a note names
 ROUNDS = 4
+HALVED = 3  # of so many guesses one halves what is left, lest all of them be a little off
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,14 @@ class InstructionLimit:
 
     def allows(self, fitter: Fitter) -> bool:
         """Checks another fitter of the same model."""
-        return all(n <= most for n, most in zip(self._instructions(fitter, _prepared(fitter)), self._most, strict=True))
+        return self.load(fitter) <= 1
+
+    def load(self, fitter: Fitter) -> float:
+        """Instructions of another fitter of the same model, by those that are allowed, of the worst target."""
+        return self._load(self._instructions(fitter, _prepared(fitter)))
+
+    def _load(self, counts: Sequence[int]) -> float:
+        return max(count / most for count, most in zip(counts, self._most, strict=True))
 
     @cached_property
     def widths(self) -> AssumedWidths:
@@ -58,13 +70,22 @@ class InstructionLimit:
         """The lean float graph with its grids, fitted to nothing."""
         return _prepared(self.lean)
 
+    @property
+    def least_load(self) -> float:
+        """The load of the lean fitter."""
+        return self._load(self._lean_counts or [0] * len(self.targets))
+
+    @cached_property
+    def _lean_counts(self) -> list[int]:
+        """Instructions of each target; none where 8 bits do not hold what was seen."""
+        try:
+            return self._instructions(self.lean, self.least)
+        except OutOfRange:
+            return []
+
     @cached_property
     def _most(self) -> list[float]:
-        try:
-            counts = self._instructions(self.lean, self.least)
-        except OutOfRange:  # 8 bits do not hold what was seen
-            return [inf] * len(self.targets)
-        return [max(MOST * count, count + LITTLE) for count in counts]
+        return [max(MOST * count, count + LITTLE) for count in self._lean_counts] or [inf] * len(self.targets)
 
     def _instructions(self, fitter: Fitter, prepared: Prepared) -> list[int]:
         """Estimates of each target; the integers are fitted to nothing."""
@@ -87,19 +108,21 @@ def run(fitter: Fitter, finish: Callable[[Graph], Graph], target: str | None) ->
     groups = _unasked(fitter)
     lean = _narrowed(fitter, groups)
     limit = InstructionLimit(lean, finish, (target,) if target in MICROCONTROLLERS else MICROCONTROLLERS)
-    if (
-        not groups
-        or work(AssumedWidths(fitter).graph(())) <= WORK * work(limit.widths.graph(()))
-        or limit.allows(fitter)
-    ):
+    if not groups or work(AssumedWidths(fitter).graph(())) <= WORK * work(limit.widths.graph(())):
+        return Affordable(fitter, "", limit)
+    whole = limit.load(fitter)
+    if whole <= 1:
         return Affordable(fitter, "", limit)
 
-    def fits(wide: Sequence[Sequence[str]]) -> bool:
-        return limit.allows(_narrowed(fitter, [group for group in groups if group not in wide]))
+    def left_out(wide: Sequence[_WideGrid]) -> list[list[str]]:
+        first = {grid.names[0] for grid in wide}
+        return [group for group in groups if group[0] not in first]
 
-    order = _in_order(limit, groups)
-    wide = _affordable(order, fits, together=len(order) < len(groups))
-    narrow = [group for group in groups if group not in wide]
+    def load(wide: Sequence[_WideGrid]) -> float:
+        narrow = left_out(wide)
+        return limit.load(_narrowed(fitter, narrow)) if narrow else whole
+
+    narrow = left_out(_affordable(_in_order(limit, groups), load, limit.least_load))
     more = f" and {len(narrow) - NAMED} more" if len(narrow) > NAMED else ""
     names = ", ".join(group[0] for group in narrow[:NAMED]) + more
     note = f"16 bits for {names}: a microcontroller would take over {MOST:g} times the instructions of --strict"
@@ -128,7 +151,14 @@ def _prepared(fitter: Fitter) -> Prepared:
     return fitter.without_images().prepare("none", [], UNCHECKED)
 
 
-def _in_order(limit: InstructionLimit, groups: Sequence[list[str]]) -> list[list[str]]:
+class _WideGrid(NamedTuple):
+    """Grid that may have 16 bits. work: what they add to that of the nodes beside it."""
+
+    names: list[str]
+    work: int
+
+
+def _in_order(limit: InstructionLimit, groups: Sequence[list[str]]) -> list[_WideGrid]:
     """Case 2."""
     lean = limit.lean
     inputs = [group for group in groups if not set(lean.graph.inputs).isdisjoint(group)]
@@ -142,15 +172,17 @@ def _in_order(limit: InstructionLimit, groups: Sequence[list[str]]) -> list[list
     plain = widths.graph(())
     makers, readers = plain.producers(), plain.consumers()
 
-    def price(group: Sequence[str]) -> float:
-        """Work that the nodes beside the group have more of, for its share."""
+    def priced(group: list[str]) -> _WideGrid:
         wide, names = widths.graph(group), widths.widened(group)
         beside = [makers[name] for name in names if name in makers] + [node for name in names for node in readers[name]]
         nodes = {node.outputs[0]: node for node in beside}.values()
-        return sum(work_of(wide, node) - work_of(plain, node) for node in nodes) / shares.get(group[0], 1.0)
+        return _WideGrid(group, sum(work_of(wide, node) - work_of(plain, node) for node in nodes))
+
+    def price(grid: _WideGrid) -> float:
+        return grid.work / shares.get(grid.names[0], 1.0)
 
     noisy = [group for group in others if group[0] in shares]
-    return [*sorted(inputs, key=price), *sorted(noisy, key=price)]
+    return [*sorted(map(priced, inputs), key=price), *sorted(map(priced, noisy), key=price)]
 
 
 def loud(shares: Mapping[str, float], noise: float = 1.0) -> dict[str, float]:
@@ -163,16 +195,38 @@ def loud(shares: Mapping[str, float], noise: float = 1.0) -> dict[str, float]:
 
 
 def _affordable(
-    order: Sequence[list[str]], fits: Callable[[Sequence[list[str]]], bool], together: bool
-) -> list[list[str]]:
-    """Case 3. order: of the grids. together: False where it is known that they do not fit all together."""
-    wide, rest = list[list[str]](), list(order)
+    order: Sequence[_WideGrid], load: Callable[[Sequence[_WideGrid]], float], least: float
+) -> list[_WideGrid]:
+    """Case 3. load: of these grids, at most 1 where they fit. least: of none."""
+    wide, rest = list[_WideGrid](), list(order)
     for _ in range(ROUNDS):
-        if not rest or (together and fits([*wide, *rest])):
-            return [*wide, *rest]
-        low, high = 0, len(rest)  # so many fit; so many do not
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits([*wide, *rest[:middle]]) else (low, middle)
-        wide, rest, together = [*wide, *rest[:low]], rest[low + 1 :], True
+        if not rest:
+            break
+        fit, least = _fitting(wide, rest, load, least)
+        wide += rest[:fit]
+        rest = [grid for grid in rest[fit + 1 :] if grid.work < rest[fit].work]
     return wide
+
+
+def _fitting(
+    before: Sequence[_WideGrid], grids: Sequence[_WideGrid], load: Callable[[Sequence[_WideGrid]], float], least: float
+) -> tuple[int, float]:
+    """The number of grids, from the first on, that fit beside those before, and the load with them. least: the load
+    without them."""
+    low, high, most = 0, len(grids), load([*before, *grids])
+    if most <= 1:
+        return high, most
+    works = [0, *accumulate(grid.work for grid in grids)]
+    for guess in count(1):
+        if high - low == 1:
+            break
+        middle = (low + high) // 2
+        if guess % HALVED:
+            wanted = works[low] + (works[high] - works[low]) * (1 - least) / (most - least)
+            middle = min(max(bisect_right(works, wanted) - 1, low + 1), high - 1)
+        reached = load([*before, *grids[:middle]])
+        if reached <= 1:
+            low, least = middle, reached
+        else:
+            high, most = middle, reached
+    return low, least

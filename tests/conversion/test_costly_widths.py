@@ -15,6 +15,7 @@ from nmpconv.base.progress import silent
 from nmpconv.conversion import candidates, costly_widths
 from nmpconv.conversion.options import Options
 from nmpconv.conversion.pipeline import Result, convert, plan
+from nmpconv.conversion.quantizer import Fitter
 from nmpconv.file.reader import read
 from nmpconv.runtime import costs
 from nmpconv.runtime.targets import MICROCONTROLLERS
@@ -173,15 +174,43 @@ def test_the_loud_ones() -> None:
     assert [*costly_widths.loud({})] == []
 
 
-def test_grids_known_not_to_fit_together_are_not_tried_together() -> None:
-    asked, order = list[int](), [[name] for name in "abcde"]
+class Loads:
+    """Loads of grids, and how many were asked for."""
 
-    def fits(wide: Sequence[list[str]]) -> bool:
-        asked.append(len(wide))
-        return len(wide) <= 2
+    def __init__(self, load: Callable[[int], float]) -> None:
+        self.load, self.asked = load, list[int]()
 
-    assert costly_widths._affordable(order, fits, together=False) == [["a"], ["b"]]
-    assert 5 not in asked
-    tried = len(asked)
-    assert costly_widths._affordable(order, fits, together=True) == [["a"], ["b"]]
-    assert len(asked) - tried == tried + 1
+    def __call__(self, grids: Sequence[costly_widths._WideGrid]) -> float:
+        self.asked.append(len(grids))
+        return self.load(sum(grid.work for grid in grids))
+
+
+@pytest.mark.parametrize("fit", [0, 1, 2, 400, 997, 998])
+@pytest.mark.parametrize("power", [1.0, 0.3, 3.0])
+def test_how_many_fit_is_guessed_from_the_work(fit: int, power: float) -> None:
+    grids = [costly_widths._WideGrid([str(i)], 10 + i) for i in range(999)]
+    most = sum(grid.work for grid in grids[:fit]) + 5
+    loads = Loads(lambda work: (work / most) ** power)
+    assert costly_widths._affordable(grids, loads, 0.0) == grids[:fit]
+    assert len(loads.asked) <= (4 if power == 1 else 16)
+
+
+def test_smaller_ones_are_looked_at_where_one_does_not_fit() -> None:
+    names = {"a": 30, "b": 80, "c": 90, "d": 20, "e": 70, "f": 40}
+    grids = [costly_widths._WideGrid([name], work) for name, work in names.items()]
+    loads = Loads(lambda work: work / 100)
+    fitting = costly_widths._affordable(grids, loads, 0.0)
+    assert [grid.names for grid in fitting] == [["a"], ["d"], ["f"]]
+
+
+def test_what_all_grids_take_is_estimated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimate, narrowed = costly_widths.InstructionLimit.load, list[int]()
+
+    def counted(limit: costly_widths.InstructionLimit, fitter: Fitter) -> float:
+        narrowed.append(sum(bits == 8 for bits in fitter.bits.values()))
+        return estimate(limit, fitter)
+
+    monkeypatch.setattr(costly_widths.InstructionLimit, "load", counted)
+    NETS["deep"](tmp_path / "net.onnx")
+    plan(tmp_path / "net.onnx", Options(bits="8"))
+    assert len(set(narrowed)) == len(narrowed) > 1
