@@ -163,6 +163,14 @@ class Unsupported(NmpError):
     code = ExitCode.UNSUPPORTED
 
 
+class Computed(Unsupported):
+    """One node of which something is computed from the input that has to be a constant. tensor: its name."""
+
+    def __init__(self, role: str, tensor: str, *, or_else: str = "") -> None:
+        super().__init__(f"its {role} '{tensor}' is computed from the input", hint=f"a constant {role}{or_else}")
+        self.tensor = tensor
+
+
 class Invalid(NmpError):
     """One node that is not valid ONNX; the frontend collects them into one `InvalidModel`."""
 

@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 
 from nmpconv.base.fixed_point import RANK_MAX
-from nmpconv.errors import InputError, Invalid, Unsupported
+from nmpconv.errors import Computed, InputError, Invalid, Unsupported
 from nmpconv.frontend.bind import INTEGERS
 from nmpconv.frontend.budget import Budget, can_fold
 from nmpconv.frontend.finish import finished
@@ -270,7 +270,7 @@ class Importer(GraphBuilder):
         if name in self.constants:
             return single_array(self.constants[name])
         self[name]  # after an unsupported node: no complaint of its own
-        raise Unsupported(f"its {role} '{name}' is computed from the input", hint=f"a constant {role}")
+        raise Computed(role, name)
 
     def integers(self, name: str, role: str) -> tuple[int, ...]:
         array = self.array(name, role)

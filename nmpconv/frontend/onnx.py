@@ -14,7 +14,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from nmpconv.base.quantities import utf8
-from nmpconv.errors import InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
+from nmpconv.errors import Computed, InputError, Invalid, InvalidModel, Row, Unsupported, UnsupportedModel, UsageError
 from nmpconv.frontend import fixed_batch, normalization
 from nmpconv.frontend.bind import bind, is_real, type_name
 from nmpconv.frontend.custom_nodes import custom_name
@@ -317,7 +317,8 @@ class Walk:
         except FollowsError:
             pass  # what it follows is in the list already
         except Unsupported as error:
-            self.rows.append((_name(proto), kind, error.message, error.hint))
+            bound = self._bound(error.tensor) if isinstance(error, Computed) else ""
+            self.rows.append((_name(proto), kind, error.message, bound or error.hint))
         except Invalid as error:
             self.invalid.append((_name(proto), kind, error.message, error.hint))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # attributes or shapes make no sense
@@ -345,9 +346,7 @@ class Walk:
             self.to.lower(node, op)
         else:
             why, hint = NOT_FIXED.get(kind) or unknown(proto)
-            if kind == "If" and (deciding := self._deciding(proto.input[0])):
-                hint = f"where it is the same in every run: {' '.join(f'{FLAG} {name}=NUMBER' for name in deciding)}"
-            raise Unsupported(why, hint=hint)
+            raise Unsupported(why, hint=(kind == "If" and self._bound(proto.input[0])) or hint)
 
     def _is_cheap(self, proto: onnx.NodeProto) -> bool:
         """Says that computing all branches of an If is at most BOTH_MAX times the work, and that data decide."""
@@ -392,6 +391,11 @@ class Walk:
             names += [x for x in reads(makers[tensor]) if x not in names] if tensor in makers else []
         inputs = [tensor for tensor in names if tensor in self.to.input_shapes]
         return inputs if all(prod(self.to.input_shapes[tensor]) == 1 for tensor in inputs) else []
+
+    def _bound(self, name: str) -> str:
+        """A hint to bind the inputs of one element that a tensor depends on; "" where it depends on others, too."""
+        flags = " ".join(f"{FLAG} {deciding}=NUMBER" for deciding in self._deciding(name))
+        return f"where it is the same in every run: {flags}" if flags else ""
 
     def _written(self, proto: onnx.NodeProto) -> None:
         """One node of an expansion."""

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from nmpconv.errors import Invalid, Unsupported
+from nmpconv.errors import Computed, Invalid, Unsupported
 from nmpconv.frontend import scan_at_once
 from nmpconv.frontend.bind import type_name
 from nmpconv.frontend.importer import FollowsError, Importer
@@ -177,7 +177,7 @@ class Unroller:
     def _number(self, name: str, role: str) -> int:
         if not self._to.is_const(name):
             self._to[name]  # after a refused node: no complaint of its own
-            raise Unsupported(f"its {role} '{name}' is computed from the input", hint=f"a constant {role}, or {_HINT}")
+            raise Computed(role, name, or_else=f", or {_HINT}")
         array = self._to.array(name, role)
         if prod(array.shape) != 1:
             raise ValueError(f"its {role} has {prod(array.shape)} elements")

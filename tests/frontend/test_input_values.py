@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -162,6 +163,28 @@ def test_the_hint_of_an_if_on_an_input(tmp_path):
     assert "--outputs" not in str(caught.value)
     with pytest.raises(UnsupportedModel):
         load(tmp_path / "m.onnx", outputs=AUTO)
+
+
+LENGTHS = (
+    "(float[6,1,3] x, int64[1] n, int64[2] m) => (y) <float[1,15,3] w, float[1,15,5] r> "
+    "{{ l = Cast<to=6>({of}) y, h = GRU<hidden_size=5>(x, w, r, , l) }}"
+)
+
+
+def test_the_hint_of_what_an_input_of_one_element_decides(tmp_path: Path) -> None:
+    build(LENGTHS.format(of="n"), 13, tmp_path / "n.onnx")
+    with pytest.raises(UnsupportedModel) as caught:
+        load(tmp_path / "n.onnx")
+    ((_, _, found, allowed),) = caught.value.rows
+    assert (found, allowed) == (
+        "its sequence_lens 'l' is computed from the input",
+        "where it is the same in every run: --input-value n=NUMBER",
+    )
+    load(tmp_path / "n.onnx", input_values={"n": (6,)})
+    build(LENGTHS.format(of="t").replace("{ l", "{ t = ReduceMax<keepdims=0>(m) l"), 13, tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModel) as caught:
+        load(tmp_path / "m.onnx")
+    assert caught.value.rows[0][3] == "a constant sequence_lens"
 
 
 def test_a_cut_before_an_if_says_what_its_branches_are(tmp_path):
