@@ -39,7 +39,7 @@ WORK = 1.05  # times the work of --strict, up to which no target's instructions 
 SHARE = 0.1  # of the noise at the heads
 NAMED = 3  # grids that a note names
 ROUNDS = 4
-HALVED = 3  # of so many guesses one halves what is left, lest all of them be a little off
+BISECT_EVERY = 3  # guesses: one of so many halves what is left, lest all of them be a little off
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class InstructionLimit:
         """Instructions of another fitter of the same model, by those that are allowed, of the worst target."""
         return self._load(self._instructions(fitter, _prepared(fitter)))
 
-    def _load(self, counts: Sequence[int]) -> float:
-        return max(count / most for count, most in zip(counts, self._most, strict=True))
+    def _load(self, totals: Sequence[int]) -> float:
+        return max(total / most for total, most in zip(totals, self._most, strict=True))
 
     @cached_property
     def widths(self) -> AssumedWidths:
@@ -73,10 +73,10 @@ class InstructionLimit:
     @property
     def least_load(self) -> float:
         """The load of the lean fitter."""
-        return self._load(self._lean_counts or [0] * len(self.targets))
+        return self._load(self._lean_totals or [0] * len(self.targets))
 
     @cached_property
-    def _lean_counts(self) -> list[int]:
+    def _lean_totals(self) -> list[int]:
         """Instructions of each target; none where 8 bits do not hold what was seen."""
         try:
             return self._instructions(self.lean, self.least)
@@ -85,7 +85,7 @@ class InstructionLimit:
 
     @cached_property
     def _most(self) -> list[float]:
-        return [max(MOST * count, count + LITTLE) for count in self._lean_counts] or [inf] * len(self.targets)
+        return [max(MOST * total, total + LITTLE) for total in self._lean_totals] or [inf] * len(self.targets)
 
     def _instructions(self, fitter: Fitter, prepared: Prepared) -> list[int]:
         """Estimates of each target; the integers are fitted to nothing."""
@@ -172,7 +172,7 @@ def _in_order(limit: InstructionLimit, groups: Sequence[list[str]]) -> list[_Wid
     plain = widths.graph(())
     makers, readers = plain.producers(), plain.consumers()
 
-    def priced(group: list[str]) -> _WideGrid:
+    def with_work(group: list[str]) -> _WideGrid:
         wide, names = widths.graph(group), widths.widened(group)
         beside = [makers[name] for name in names if name in makers] + [node for name in names for node in readers[name]]
         nodes = {node.outputs[0]: node for node in beside}.values()
@@ -182,7 +182,7 @@ def _in_order(limit: InstructionLimit, groups: Sequence[list[str]]) -> list[_Wid
         return grid.work / shares.get(grid.names[0], 1.0)
 
     noisy = [group for group in others if group[0] in shares]
-    return [*sorted(map(priced, inputs), key=price), *sorted(map(priced, noisy), key=price)]
+    return [*sorted(map(with_work, inputs), key=price), *sorted(map(with_work, noisy), key=price)]
 
 
 def loud(shares: Mapping[str, float], noise: float = 1.0) -> dict[str, float]:
@@ -221,7 +221,7 @@ def _fitting(
         if high - low == 1:
             break
         middle = (low + high) // 2
-        if guess % HALVED:
+        if guess % BISECT_EVERY:
             wanted = works[low] + (works[high] - works[low]) * (1 - least) / (most - least)
             middle = min(max(bisect_right(works, wanted) - 1, low + 1), high - 1)
         reached = load([*before, *grids[:middle]])

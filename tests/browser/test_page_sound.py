@@ -38,6 +38,7 @@ FRONTS = {
     "mfcc floats": "rate=16000,window=400,hop=160,bands=30,fft=480,mfcc=12,htk=1",
     "samples": "rate=8000",
 }
+AT_LENGTH = [pytest.mark.slow, pytest.mark.soak]
 NOTHING = 1e-6  # of sums of logarithms that cancel each other: cosine transforms of silence
 FEATURES = """
 import { readFileSync } from "node:fs";
@@ -113,7 +114,13 @@ def test_steps_that_are_no_powers_of_two(kind: str, root: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     ("name", "width", "channels"),
-    [*((name, 2, 1) for name in FRONTS), *(("words", *form) for form in ((1, 1), (2, 2), (3, 1), (4, 2)))],
+    [
+        pytest.param(
+            name, *form, marks=[] if name == "words" or form == (2, 1) else [pytest.mark.slow, pytest.mark.soak]
+        )
+        for name in FRONTS
+        for form in ((2, 1), (1, 1), (2, 2), (3, 1), (4, 2))
+    ],
 )
 def test_frames_are_those_of_python(
     name: str,

@@ -196,11 +196,17 @@ def test_how_many_fit_is_guessed_from_the_work(fit: int, power: float) -> None:
 
 
 def test_smaller_ones_are_looked_at_where_one_does_not_fit() -> None:
-    names = {"a": 30, "b": 80, "c": 90, "d": 20, "e": 70, "f": 40}
-    grids = [costly_widths._WideGrid([name], work) for name, work in names.items()]
-    loads = Loads(lambda work: work / 100)
-    fitting = costly_widths._affordable(grids, loads, 0.0)
-    assert [grid.names for grid in fitting] == [["a"], ["d"], ["f"]]
+    """Not such as add as much as b: e and c are never tried again."""
+    names = {"a": 30, "b": 80, "c": 90, "d": 20, "e": 80, "f": 40}
+    grids = {name: costly_widths._WideGrid([name], work) for name, work in names.items()}
+    tried = list[str]()
+
+    def load(wide: Sequence[costly_widths._WideGrid]) -> float:
+        tried.append("".join(grid.names[0] for grid in wide))
+        return sum(grid.work for grid in wide) / 100
+
+    assert costly_widths._affordable([*grids.values()], load, 0.0) == [grids[name] for name in "adf"]
+    assert [name for name in tried if name.startswith("ad")] == ["adf"]
 
 
 def test_what_all_grids_take_is_estimated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def site(root: Path, folder: Path, text: str) -> str:
 
 
 def test_broken_links_end_the_build(root: Path, tmp_path: Path, sphinx: None) -> None:
-    """Each of them is a warning, and one is enough."""
+    """Each of them is a warning, and warnings end it."""
     said = site(root, tmp_path, "[x](gone.md)\n\n[x](other.md#absent)\n\n[x](away/)").splitlines()
     warned = [line for line in said if "WARNING: " in line]
     for wrong in ("gone.md", "absent", "away"):

@@ -95,6 +95,8 @@ def test_pixels_alone(sides: tuple[int, ...], alone: str) -> None:
         (8, 1, {}, "1"),
         (16, 5, {}, "1"),
         (16, 3, {"dilation_h": 2}, "0"),
+        pytest.param(16, 3, {"dilation_h": 2, "dilation_w": 2}, "1", marks=pytest.mark.soak),
+        pytest.param(16, 1, {}, "1", marks=pytest.mark.soak),
     ],
 )
 def test_depthwise_kernels(

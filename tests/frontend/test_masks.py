@@ -63,6 +63,12 @@ MASKS = [
         "y = Softmax<axis=-1>(g) }",
     ),
     (
+        "border beside a negative pad",
+        13,
+        "(float[1,2,3,3] x) => (y) <int64[8] p = {0,0,0,-1,0,0,0,2}, float c = {-inf}> "
+        "{ t = Pad(x, p, c) y = Softmax<axis=-1>(t) }",
+    ),
+    (
         "border before opset 11",
         10,
         f"{SCORES} {{ t = Pad<pads=[0,0,0,1,0,0,0,2],value=-inf>(x) y = Softmax<axis=3>(t) }}",
@@ -100,3 +106,11 @@ def test_logarithms_of_truth_are_finite(tmp_path):
     assert "lookup" not in [node.op for node in graph.nodes]
     build(text.replace("Cast<to=1>(b)", "Sigmoid(x)"), 13, tmp_path / "n.onnx")
     assert "lookup" in [node.op for node in load(tmp_path / "n.onnx").nodes]
+
+
+def test_a_border_of_one_axis_is_a_mask_of_one(tmp_path):
+    (text,) = (text for label, _, text in MASKS if label == "border")
+    build(text, 13, tmp_path / "m.onnx")
+    graph = load(tmp_path / "m.onnx")
+    (mask,) = (graph[node.inputs[1]] for node in graph.nodes if node.op == "minimum")
+    assert mask.size == 3 + 1 + 2

@@ -34,14 +34,26 @@ def run(case: Case) -> np.ndarray:
 
 
 SMALL = [case for case in CASES if case.graph.nodes[0].op in BRUTE and cost(case) <= STEPS]
-SMALL = [case for i, case in enumerate(SMALL) if i % EVERY == 0 or cost(case) <= MANY]
-
-GROUPS = grouped(SMALL)
+IS_LARGE = [i % EVERY != 0 and cost(case) > MANY for i, case in enumerate(SMALL)]
+GROUPS, REST = (
+    grouped(case for case, large in zip(SMALL, IS_LARGE, strict=True) if large == later) for later in (False, True)
+)
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_reference_is_the_equation(group: str) -> None:
-    for case in GROUPS[group]:
+    check(GROUPS[group])
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+@pytest.mark.parametrize("group", REST)
+def test_reference_is_the_equation_of_large_cases(group: str) -> None:
+    check(REST[group])
+
+
+def check(cases: list[Case]) -> None:
+    for case in cases:
         graph, node = case.graph, case.graph.nodes[0]
         feeds = dict(zip(graph.inputs, case.feeds, strict=True))
         arrays = [feeds[v.name] if v.data is None else v.data for v in graph.ins(node)]

@@ -58,8 +58,8 @@ _FORMS = (
     filters.FORMS,
     functions.FORMS,
     indices.FORMS,
+    pads.FORMS,  # what they leave may be a mask
     masks.FORMS,
-    pads.FORMS,
     pooling.FORMS,
     powers.FORMS,
     quantized.FORMS,

@@ -6,7 +6,7 @@ score and MASKED instead: e^MASKED is nothing beside scores of usual size. Calib
 The logarithm of a mask of 0 and 1 is a computed one. A border of -inf is a border of 0 that is hidden.
 
 Where -inf hides a whole row, its Softmax is NaN, so the model replaces that row later, as ONNX's Attention does by 0.
-Such a row is not masked at all.
+Such a row is not masked at all, unless it is a border.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def border(node: OnnxNode, body: Body) -> None:
     x, pads, axes = node.inputs[0], pads_of(node, body.to), axes_of(node, body.to)
     sides = np.zeros((len(body.shape(x)), 2), np.int64)
     sides[list(axes)] = pads.reshape(2, -1).T
-    hidden = np.pad(np.zeros(body.shape(x), bool), sides, constant_values=True)
+    alike = [size if side.any() else 1 for size, side in zip(body.shape(x), sides, strict=True)]
+    hidden = np.pad(np.zeros(alike, bool), sides, constant_values=True)
     _hide(body, body("Pad", x, sides.T.ravel()), hidden, node.outputs[0])
 
 

@@ -12,8 +12,8 @@ For each convolution and fully connected:
 5. The bias from the mean difference between the pre-activation that is wanted (residual_sums.py) and the integer sum,
    on the output's grid; then the best of b - 1, b, b + 1 by the error after the activation. Without rows: the float
    bias, less what rounding the weights did to the input's origin, rounded once. A layer of int16 without a bias keeps
-   none where one would gain next to nothing (bias.py). A layer of what lies at computed places keeps its own, too:
-   another place is another number, and the mean of such errors is none of any sample.
+   none where one would gain next to nothing (bias.py). Nor is one corrected behind what an ArgMax chooses: another
+   place is another number, and the mean of such errors is none of any sample.
 6. The narrowest of int8, int16, int32 that holds the biases.
 
 The other ops make their own constants (Op.quantize). Every constant says how its exponent was chosen.
@@ -107,7 +107,7 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
     env = evidence.on_grids(result)
     known = {name: intervals.of_grid(result[name]) for name in graph.inputs}
     sums, slopes, activated = sums_of(graph), score_slopes.by_layer(graph), table_readers.activated(graph)
-    chosen = _chosen(graph)
+    chosen = _after_choices(graph)
     for node in walk(graph, env):
         if node.op in WEIGHTED:
             rounding = how.of(node, choices)
@@ -130,13 +130,22 @@ def run(graph: Graph, how: Rounding, evidence: Evidence, choices: Choices = NOTH
     return replace(result, nodes=tuple(nodes), values={n: v for n, v in values.items() if n in used})
 
 
-def _chosen(graph: Graph) -> set[str]:
-    """Tensors of what lies at whole computed places, up to the next layer."""
-    chosen: set[str] = set()
+def _after_choices(graph: Graph) -> set[str]:
+    """Tensors of nothing but what lies at places that depend on an index or on truth, up to the next layer; not the
+    numbers that an index is of, as in TopK: another one of these is nearly as large."""
+    makers = graph.producers()
+    unsure, chosen = set[str](), set[str]()
     for node in graph.nodes:
         op = OPS[node.op]
-        is_choice = op.places is not None and op.grid == "same" and not graph[node.inputs[op.places]].is_const
-        if is_choice or (node.op not in WEIGHTED and not chosen.isdisjoint(node.inputs)):
+        if op.counted or not unsure.isdisjoint(node.inputs):
+            unsure.update(node.outputs)
+        if op.places is not None and op.grid == "same":
+            places = node.inputs[op.places]
+            own = places in makers and makers[places].inputs[0] == node.inputs[0]
+            if places in unsure and not own:
+                chosen.update(node.outputs)
+        computed = [name for name in node.inputs if not graph[name].is_const]
+        if node.op not in WEIGHTED and computed and chosen.issuperset(computed):
             chosen.update(node.outputs)
     return chosen
 

@@ -131,6 +131,10 @@ def by_name(graph: Graph, bits: Mapping[str, int], choices: Choices) -> Mapping[
 def _indices(graph: Graph) -> set[str]:
     """Tensors on one grid with whole numbers that 8 bits do not hold."""
     far = {name for name, (low, high) in whole(graph).items() if low < INT_MIN[8] or high > INT_MAX[8]}
+    whole_places = ((node, OPS[node.op].places) for node in graph.nodes if OPS[node.op].grid == "same")
+    for node, place in whole_places:
+        if place is not None and graph[node.inputs[0]].shape[node.params.axis] > INT_MAX[8] + 1:
+            far.add(node.inputs[place])
     groups = grid_groups(graph) if far else []
     return {name for group in groups if far.intersection(group) for name in group}
 
