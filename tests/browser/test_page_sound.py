@@ -115,9 +115,7 @@ def test_steps_that_are_no_powers_of_two(kind: str, root: Path, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("name", "width", "channels"),
     [
-        pytest.param(
-            name, *form, marks=[] if name == "words" or form == (2, 1) else [pytest.mark.slow, pytest.mark.soak]
-        )
+        pytest.param(name, *form, marks=[] if name == "words" or form == (2, 1) else AT_LENGTH)
         for name in FRONTS
         for form in ((2, 1), (1, 1), (2, 2), (3, 1), (4, 2))
     ],
